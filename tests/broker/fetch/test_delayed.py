@@ -16,6 +16,7 @@ from gregor.broker.jobs import turns
 from gregor.broker.jobs.turns import LoopGate, TurnQueue
 from gregor.protocol.errors import ErrorCode
 from gregor.replication.partition.purgatory import DelayedOperations
+from tests.support.loop_clock import standing_clock
 
 
 class FakeLog:
@@ -201,7 +202,8 @@ def test_a_fetch_of_many_rests_between_two_looks(
     monkeypatch.setattr(watched_partitions, "MIN_REST_S", 0.05)
     monkeypatch.setattr(watched_partitions, "MAX_REST_S", 0.05)
     poll = Poll(loop, count=1000)
-    assert looks_at_three_moves(loop, poll) == [1, 1, 1]
+    with standing_clock(loop):
+        assert looks_at_three_moves(loop, poll) == [1, 1, 1]
     poll.read.enough = True
     answered(loop, poll)
     assert poll.answers == ["answer 2"]
@@ -233,8 +235,9 @@ def test_many_fetches_are_served_in_turns(loop: asyncio.AbstractEventLoop, monke
 def test_the_time_is_over_while_it_rests(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watched_partitions, "REST_PER_PARTITION_S", 3600)
     monkeypatch.setattr(watched_partitions, "MAX_REST_S", 3600)
-    poll = Poll(loop, max_wait_s=0.02)
-    assert looks_at_three_moves(loop, poll) == [1, 1, 1]
+    with standing_clock(loop):
+        poll = Poll(loop, max_wait_s=0.02)
+        assert looks_at_three_moves(loop, poll) == [1, 1, 1]
     answered(loop, poll)
     assert poll.answers == ["answer 2"]
 

@@ -14,6 +14,7 @@ from gregor.replication.partition.partition import Partition
 from gregor.replication.partition.throttle import ReplicaThrottle
 from tests.broker.harness import Harness, bytes_of, fetch_request, records_of
 from tests.replication.replicas import state
+from tests.support.loop_clock import standing_clock
 
 FOLLOWER = 5
 
@@ -386,8 +387,9 @@ def test_where_a_leadership_began_while_a_fetch_waited_the_next_one_counts(
     follower = Fetches(harness, topic)
     assert list(follower.ask({0: 0, 1: 0})) == [0]
     assert follower.ask({})[1].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    waiting = follower.begin({}, max_wait_ms=20)
-    assert second.become_leader(role, harness.broker.now_ms())
+    with standing_clock(harness.loop):
+        waiting = follower.begin({}, max_wait_ms=20)
+        assert second.become_leader(role, harness.broker.now_ms())
     (found,) = harness.run(waiting).responses[0].partitions
     assert (found.partition_index, found.error_code) == (1, 0)
     for _ in range(2):  # they have their turns

@@ -13,6 +13,7 @@ from gregor.broker.jobs import turns
 from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.protocol.turns import ITEMS_PER_STEP
 from tests.broker.harness import Harness, bytes_of, fetch_request, records_of
+from tests.support.loop_clock import standing_clock
 
 COUNT = 2 * ITEMS_PER_STEP + 2
 
@@ -124,11 +125,12 @@ def test_it_rests_between_two_reads(
 ) -> None:
     monkeypatch.setattr(watched_partitions, "REST_PER_PARTITION_S", 3600)
     monkeypatch.setattr(watched_partitions, "MAX_REST_S", 3600)
-    poll = harness.begin(request_of(many, max_wait_ms=200, min_bytes=100_000), 12)
-    for _ in range(5):
-        harness.produce(many, b"little")
-        harness.turn(10)
-    assert len(looks) == 2
+    with standing_clock(harness.loop):
+        poll = harness.begin(request_of(many, max_wait_ms=20, min_bytes=100_000), 12)
+        for _ in range(5):
+            harness.produce(many, b"little")
+            harness.turn(10)
+        assert len(looks) == 2
     assert sizes(harness.run(poll)).keys() == {0}
 
 

@@ -30,6 +30,7 @@ from gregor.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from tests.support.loop_clock import standing_clock
 
 MAX_REQUEST = 100 * 1024 * 1024
 # As much of the longest request as a connection may hold before it has to reserve more memory.
@@ -279,11 +280,12 @@ def test_a_connection_that_comes_too_fast_is_not_read_for_a_while(
     harness: Harness, loop: asyncio.AbstractEventLoop
 ) -> None:
     harness.connections.wait_s = 0.005
-    transport, connection = harness.connect()
-    harness.send(heartbeat(1) + heartbeat(2), connection)
-    turn(loop)
-    assert not transport.reading
-    assert not transport.written
+    with standing_clock(loop):
+        transport, connection = harness.connect()
+        harness.send(heartbeat(1) + heartbeat(2), connection)
+        turn(loop)
+        assert not transport.reading
+        assert not transport.written
     loop.run_until_complete(asyncio.sleep(0.01))
     assert transport.reading
     assert harness.seen == ["g", "g"]
@@ -299,8 +301,8 @@ def test_loops_read_too_early_what_comes_too_fast(new_loop: Any) -> None:
 
     async def test() -> None:
         server = await loop.create_server(lambda: Connection(harness.broker, "PLAINTEXT"), "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         begin = loop.time()
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(heartbeat(1))
         assert await reader.read(100)
         assert loop.time() - begin >= 0.01

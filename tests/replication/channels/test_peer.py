@@ -28,6 +28,7 @@ from gregor.protocol.turns import Gate
 from gregor.replication.channels import peer as peer_module
 from gregor.replication.channels.peer import Peer, PeerError
 from tests.replication.fakes import on_loop
+from tests.support.loop_clock import standing_clock
 
 Answer = Callable[[int, int, int], bytes | None]
 VERSIONS = {1: (0, 17), 3: (1, 9), 18: (0, 3)}
@@ -238,13 +239,15 @@ async def test_a_request_that_was_given_up_is_not_delivered_later() -> None:
         server.setblocking(False)
         peer = Peer(*server.getsockname(), "test", 300, LoopGate())
         request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="n" * 30_000)] * 2)
-        asking = asyncio.create_task(peer.send(request))
-        connection, _ = await loop.sock_accept(server)
-        with connection:
+        with standing_clock(loop):
+            asking = asyncio.create_task(peer.send(request))
+            connection, _ = await loop.sock_accept(server)
             await loop.sock_sendall(connection, versions_answer(await request_id(connection)))
+            received = len(await loop.sock_recv(connection, 1))
+            assert received, "the request is under way"
+        with connection:
             with pytest.raises(PeerError, match="no answer within 0"):
                 await asking
-            received = 0
             with pytest.raises(ConnectionResetError):
                 while chunk := await loop.sock_recv(connection, 100_000):
                     received += len(chunk)
@@ -255,7 +258,9 @@ async def request_id(connection: socket.socket) -> int:
     """Read the head of one small request and return its correlation id."""
     data = b""
     while len(data) < 12 or len(data) < 4 + int.from_bytes(data[:4]):
-        data += await asyncio.get_running_loop().sock_recv(connection, 1000)
+        chunk = await asyncio.get_running_loop().sock_recv(connection, 1000)
+        assert chunk, "the peer has closed the connection"
+        data += chunk
     return int.from_bytes(data[8:12])
 
 
