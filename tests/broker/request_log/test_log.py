@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from gregor.broker.jobs import loggers
+from gregor.broker.request_log import observed
 from gregor.broker.request_log.line_rate import MAX_LINES
 from gregor.broker.request_log.log import request_logger, slow_logger
+from gregor.broker.request_log.observed import NS_PER_MS
 from gregor.protocol.messages import (
     CreateTopicsRequest,
     FetchRequest,
@@ -62,6 +64,26 @@ def lines() -> Iterator[Lines]:
     yield found
     for logger in (request_logger, slow_logger):
         logger.removeHandler(found)
+
+
+class Clock:
+    """The time by which requests are measured; it stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self._now_ns = 0
+
+    def __call__(self) -> int:
+        return self._now_ns
+
+    def advance(self, ms: int) -> None:
+        self._now_ns += ms * NS_PER_MS
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(observed, "perf_counter_ns", found)
+    return found
 
 
 def set_level(harness: Harness, level: str | None, logger: str = "kafka.request.logger") -> None:
@@ -158,20 +180,21 @@ def test_requests_without_a_response_are_logged(harness: Harness, lines: Lines) 
     wire.close()
 
 
-def test_fetch_that_waits_is_logged_at_its_end(harness: Harness, lines: Lines) -> None:
+def test_fetch_that_waits_is_logged_at_its_end(harness: Harness, lines: Lines, clock: Clock) -> None:
     wire = Wire(harness)
     wire.ask(produce_request(TOPIC, batch(b"v")), 9)
     set_level(harness, "DEBUG")
     set_slow_ms(harness, "1000000")
-    fetch = fetch_request([(TOPIC, 0, 1)], max_wait_ms=30)
+    fetch = fetch_request([(TOPIC, 0, 1)], max_wait_ms=60_000)
     begin = len(wire.transport.written)
     wire.send(request_frame(fetch, 12))
     assert not lines.take()
+    clock.advance(30)
+    harness.produce(TOPIC, b"news")
     harness.until(lambda: len(wire.transport.written) > begin)
     (line,) = lines.take()
     assert line["requestHeader"]["requestApiKeyName"] == "FETCH"
-    assert line["totalTimeMs"] >= 25
-    assert line["remoteTimeMs"] >= 20 > line["localTimeMs"]
+    assert (line["totalTimeMs"], line["remoteTimeMs"], line["localTimeMs"]) == (30, 30, 0)
     assert line["responseSizeBytes"] == len(wire.transport.written) - begin
     wire.close()
 
@@ -217,15 +240,17 @@ def test_slow_requests_are_logged_alone(harness: Harness, lines: Lines) -> None:
     wire.close()
 
 
-def test_wait_that_a_fetch_requests_is_not_slow(harness: Harness, lines: Lines) -> None:
+def test_wait_that_a_fetch_requests_is_not_slow(harness: Harness, lines: Lines, clock: Clock) -> None:
     wire = Wire(harness)
     set_slow_ms(harness, "100")
-    log = harness.broker.request_log
-    assert log is not None
-    begin = len(wire.transport.written)
-    wire.send(request_frame(fetch_request([(TOPIC, 0, 0)], max_wait_ms=150), 12))
-    harness.until(lambda: len(wire.transport.written) > begin)
-    assert not lines.all
+    for offset, (lasts_ms, count) in enumerate([(60_099, 0), (60_100, 1)]):
+        wire.transport.written.clear()
+        wire.send(request_frame(fetch_request([(TOPIC, 0, offset)], max_wait_ms=60_000), 12))
+        assert not wire.transport.written
+        clock.advance(lasts_ms)
+        harness.produce(TOPIC, b"v")
+        harness.until(lambda: bool(wire.transport.written))
+        assert len(lines.all) == count
     wire.close()
 
 
@@ -260,8 +285,9 @@ def test_switched_off_while_a_request_is_served(harness: Harness, lines: Lines) 
     wire = Wire(harness)
     set_level(harness, "DEBUG")
     begin = len(wire.transport.written)
-    wire.send(request_frame(fetch_request([(TOPIC, 0, 0)], max_wait_ms=20), 12))
+    wire.send(request_frame(fetch_request([(TOPIC, 0, 0)], max_wait_ms=60_000), 12))
     set_level(harness, "WARN")
+    harness.produce(TOPIC, b"v")
     harness.until(lambda: len(wire.transport.written) > begin)
     assert not lines.take()
     wire.close()
