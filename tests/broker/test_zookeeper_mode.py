@@ -47,7 +47,7 @@ def start(zookeeper: ZooKeeperProcess, tmp_path: Path) -> Iterator[Start]:
     def start(folder: Path = tmp_path / "data", server: ZooKeeperProcess = zookeeper, **settings: str) -> Harness:
         given = {
             "zookeeper_connect": server.connect + chroot,
-            "zookeeper_session_timeout_ms": "4000",
+            "zookeeper_session_timeout_ms": "10000",
             "zookeeper_connection_timeout_ms": "30000",
         }
         harness = Harness(folder, **{**given, **settings})
@@ -179,7 +179,7 @@ def test_after_its_session_ended_it_is_a_new_life(start: Start, zookeeper: ZooKe
     assert [record.value for record in harness.records("t")] == [b"before", b"after"]
     harness.until(lambda: harness.broker.topic_configs.log_config("t").max_message_bytes == 3000, PATIENCE_S)
     # It stood for election again, and gets notices of changes again.
-    harness.until(lambda: harness.broker.metadata.controller_epoch == 2, PATIENCE_S)
+    harness.until(lambda: harness.broker.metadata.controller_epoch >= 2, PATIENCE_S)
     harness.alter_topic("t", max_message_bytes="4000")
     harness.until(lambda: harness.broker.topic_configs.log_config("t").max_message_bytes == 4000, PATIENCE_S)
     harness.create_topic("u")

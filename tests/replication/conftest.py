@@ -13,7 +13,7 @@ from tests.support.zookeeper import ZooKeeperProcess
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
     try:
-        server = ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper"), tick_ms=200).start()
+        server = ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper"), tick_ms=500).start()
     except ZooKeeperMissing as error:
         pytest.skip(str(error))
     yield server

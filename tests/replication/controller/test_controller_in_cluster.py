@@ -197,7 +197,8 @@ def test_a_controller_that_slept_through_its_session_finds_itself_replaced(clust
     assert state.controller_epoch == epoch
 
     def known_controller() -> int:
-        return AdminClient({"bootstrap.servers": cluster.brokers[old].bootstrap}).list_topics(timeout=10).controller_id
+        admin = AdminClient({"bootstrap.servers": cluster.brokers[old].bootstrap})
+        return admin.list_topics(timeout=PATIENCE_S).controller_id
 
     until(lambda: known_controller() == new, "it knows who the controller is")
     produce(cluster, "before", 10)

@@ -48,7 +48,7 @@ class ProxiedStore(ZooKeeperStore):
 
 
 @asynccontextmanager
-async def opened(server: ZooKeeperProcess, session_timeout_ms: int = 4000) -> AsyncIterator[ProxiedStore]:
+async def opened(server: ZooKeeperProcess, session_timeout_ms: int = 10_000) -> AsyncIterator[ProxiedStore]:
     with ZooKeeperProxy(server.port) as proxy:
         store = ProxiedStore(proxy, uuid.uuid4().hex, session_timeout_ms)
         await store.start()
@@ -194,7 +194,7 @@ async def test_writes_under_way_when_the_session_ends_fail(zookeeper: ZooKeeperP
 @on_loop
 async def test_a_server_that_comes_back(tmp_path: Path) -> None:
     with ZooKeeperProcess(tmp_path) as server:
-        async with opened(server, 10_000) as store:
+        async with opened(server) as store:
             await store.create("/own", b"x", ephemeral=True)
             server.kill()
             waiting = [asyncio.ensure_future(store.get("/own")), asyncio.ensure_future(store.create("/later"))]
