@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the tests with the mark by_day, and with --one-in the files, that other days run."""
     if config.getoption("--every-case"):
         return
-    day = datetime.date.fromisoformat(config.getoption("--day"))
+    day = day_of(config)
     files = list(dict.fromkeys(item.path for item in items))
     kept = set(of_the_day(files, -(-len(files) // config.getoption("--one-in")), day))
     found, names = [], {item.nodeid for item in items if item.path not in kept}
@@ -90,6 +90,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if names:
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in names])
         items[:] = [item for item in items if item.nodeid not in names]
+
+
+def day_of(config: pytest.Config) -> datetime.date:
+    """Return the day whose cases the run has: one for all workers, and also after midnight."""
+    return datetime.date.fromisoformat(config.getoption("--day"))
+
+
+@pytest.fixture(scope="session")
+def day(pytestconfig: pytest.Config) -> datetime.date:
+    """The day whose cases the run has."""
+    return day_of(pytestconfig)
 
 
 @pytest.fixture(scope="session")

@@ -18,10 +18,6 @@ from tests.support.sampling import of_the_day
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm]
 
-_DAY = datetime.date.today()
-_TODAY = _DAY.toordinal() % 2
-FAULTS, RESTART = PROTOCOLS[_TODAY], PROTOCOLS[1 - _TODAY]
-"""The security of the listeners of each run: it changes every day."""
 OTHERS = {"one broker": ("--count", "1"), "beside Apache Kafka": ("--brokers", "mixed")}
 OTHERS_TODAY = 1
 LIMIT_S = 900.0
@@ -46,7 +42,12 @@ def run(*flags: str) -> str:
     return done.stdout
 
 
-def test_minutes_of_faults_lose_nothing(pytestconfig: pytest.Config) -> None:
+def protocol(day: datetime.date, number: int) -> str:
+    """Return the security of the listeners of the run with this number: it changes every day."""
+    return PROTOCOLS[(day.toordinal() + number) % 2]
+
+
+def test_minutes_of_faults_lose_nothing(pytestconfig: pytest.Config, day: datetime.date) -> None:
     """A minute by default; `--chaos-minutes 30` names others."""
     said = run(
         "--minutes",
@@ -56,21 +57,21 @@ def test_minutes_of_faults_lose_nothing(pytestconfig: pytest.Config) -> None:
         "--settle",
         "1",
         "--security",
-        FAULTS,
+        protocol(day, 0),
     )
     assert "nothing is amiss" in said
 
 
 @pytest.mark.by_day(1)
-def test_a_rolling_restart_goes_unnoticed() -> None:
-    said = run("--minutes", "0.1", "--kinds", "rolling restart", "--security", RESTART)
+def test_a_rolling_restart_goes_unnoticed(day: datetime.date) -> None:
+    said = run("--minutes", "0.1", "--kinds", "rolling restart", "--security", protocol(day, 1))
     assert "nothing is amiss" in said
 
 
 @pytest.mark.by_day(1)
-def test_faults_of_other_clusters_lose_nothing(pytestconfig: pytest.Config) -> None:
+def test_faults_of_other_clusters_lose_nothing(pytestconfig: pytest.Config, day: datetime.date) -> None:
     """Their seed, and with it the number of Apache Kafka's broker, changes every day."""
     count = len(OTHERS) if pytestconfig.getoption("--every-case") else OTHERS_TODAY
-    for name in of_the_day(list(OTHERS), count, _DAY):
-        said = run("--minutes", "0.3", "--seed", str(_DAY.toordinal()), "--settle", "1", *OTHERS[name])
+    for name in of_the_day(list(OTHERS), count, day):
+        said = run("--minutes", "0.3", "--seed", str(day.toordinal()), "--settle", "1", *OTHERS[name])
         assert "nothing is amiss" in said

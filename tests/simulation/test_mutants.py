@@ -41,8 +41,8 @@ def test_every_day_has_other_mistakes_and_only_such_as_are_found_soon() -> None:
 
 @pytest.mark.very_slow
 @pytest.mark.parametrize("number", range(SAMPLE))
-def test_a_mistake_of_the_day_is_found(number: int) -> None:
-    mutant = mutants_of_the_day(SAMPLE, datetime.date.today())[number]
+def test_a_mistake_of_the_day_is_found(number: int, day: datetime.date) -> None:
+    mutant = mutants_of_the_day(SAMPLE, day)[number]
     found = outcome(mutant, SEEDS, TIMEOUT_S)
     print(f"{mutant.name}: {found}")
     assert found.startswith("seed "), f"{mutant.name}: {found}"

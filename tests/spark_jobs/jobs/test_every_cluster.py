@@ -211,9 +211,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def case(number: int) -> Case:
+def case(number: int, day: datetime.date) -> Case:
     """Numbers stand for the same cases all day: those of all workers are the same."""
-    return of_the_day(list(CASES.values()), len(CASES), datetime.date.today())[number]
+    return of_the_day(list(CASES.values()), len(CASES), day)[number]
 
 
 @pytest.fixture(scope="module")

@@ -84,8 +84,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def kafka(release: str, tmp_path: pathlib.Path) -> Iterator[Kafka]:
-    [of_today] = of_the_day(EARLIER, 1, datetime.date.today())
+def kafka(release: str, tmp_path: pathlib.Path, day: datetime.date) -> Iterator[Kafka]:
+    [of_today] = of_the_day(EARLIER, 1, day)
     version = of_today if release == "earlier" else release
     if version in ON_ZOOKEEPER:
         with ZooKeeperProcess(tmp_path / "zookeeper") as zookeeper:
