@@ -20,9 +20,11 @@ Commands: `hold PHASE`: stop at this phase of the next transaction and print `he
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -54,6 +56,7 @@ SENDS_OFFSETS_AT_THE_END = ("franz",)
 @functools.cache
 def _java_classes() -> pathlib.Path:
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-copier-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     command = java_command("", version=COMPILED_AGAINST)
     flags = ("-Xlint:-options", "-nowarn", "--release", "8", "-proc:none")
     source = ROOT / "tests/compat/copiers/Copier.java"

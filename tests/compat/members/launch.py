@@ -9,10 +9,12 @@ Commands on standard input: `subscribe TOPICS`. When the input ends the member c
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,7 @@ KINDS = ("java", "confluent", "franz")
 @functools.cache
 def _java_classes() -> pathlib.Path:
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-member-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     command = java_command("", version=JAVA_VERSION)
     source = ROOT / "tests/compat/members/Member.java"
     done = subprocess.run(
