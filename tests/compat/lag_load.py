@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.compat.confluent import commit_offsets
 from tests.compat.records import until
 
 WAIT_S = 120.0
@@ -92,8 +93,7 @@ class LaggingGroups:
                 return len(consumer.assignment()) == len(ENDS)
 
             until(assigned, f"the member of {group} has all partitions")
-        for part in consumer.commit(offsets=positions(group, indexes), asynchronous=False):
-            assert part.error is None, part.error
+        commit_offsets(consumer, positions(group, indexes))
 
     def _commit_in_transaction(self, group: str, indexes: Iterable[int]) -> None:
         consumer = Consumer({**self._bootstrap, "group.id": group})

@@ -172,7 +172,7 @@ def _kafka_python(case: Case) -> None:
     if case.sasl == OAUTHBEARER:
         given["sasl_oauth_token_provider"] = Token()
     producer = kafka.KafkaProducer(
-        **given, max_block_ms=int(1000 * case.limit_s), bootstrap_timeout_ms=1000 if case.refused else 30_000
+        **given, max_block_ms=int(1000 * case.limit_s), bootstrap_timeout_ms=5_000 if case.refused else 30_000
     )
     try:
         for sent in [producer.send(case.topic, value, partition=0) for value in case.values]:

@@ -156,9 +156,12 @@ def test_static_member_returns_to_its_partitions(topic: str, join: Join) -> None
 
 @pytest.mark.very_slow
 def test_group_survives_a_killed_broker(tmp_path: pathlib.Path) -> None:
-    with BrokerProcess(tmp_path, SETTINGS) as broker:
+    # A member must be back before its session ends, and librdkafka waits up to ten seconds between two connections.
+    settings = {**SETTINGS, "group.consumer.session.timeout.ms": "45000"}
+    client = {"group.protocol": "consumer", "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
+    with BrokerProcess(tmp_path, settings) as broker:
         create(broker.bootstrap, "t", 2)
-        members = [Member(broker.bootstrap, "g", "t", **{"group.protocol": "consumer"}) for _ in range(2)]
+        members = [Member(broker.bootstrap, "g", "t", **client) for _ in range(2)]
         members[0].settled([members[1]], 1, 1)
         owned = [set(member.owned) for member in members]
         for _ in range(2):

@@ -127,6 +127,19 @@ def contents(bootstrap: str, topic: str) -> list[list[Record]]:
     return [[(message.key(), message.value()) for message in part] for part in parts]
 
 
+def written(bootstrap: str, topic: str, count: int) -> list[list[Record]]:
+    """Return the records of each partition, once there are so many: a leader that was elected just now may refuse to
+    show them, or show fewer."""
+    found: list[list[Record]] = []
+
+    def shown() -> bool:
+        found[:] = contents(bootstrap, topic)
+        return sum(map(len, found)) >= count
+
+    until(shown, f"{count} records in {topic}", PATIENCE_S)
+    return found
+
+
 def ends_of_records(bootstrap: str, topic: str) -> dict[int, int]:
     """Return the offset behind the last committed record of each partition."""
     consumer = reading(bootstrap, **{"isolation.level": "read_committed"})
@@ -152,9 +165,8 @@ def test_topics_settings_and_offsets_are_copied(
     produce(bootstrap, topic, 0)
     with mirror(tmp_path, bootstrap, target.bootstrap, topic, group) as running:
 
-        def until_copied() -> None:
-            expected = contents(bootstrap, topic)
-            assert [len(part) for part in expected] != [0] * PARTITIONS
+        def until_copied(count: int) -> None:
+            expected = written(bootstrap, topic, count)
             until(
                 lambda: (
                     partitions_of(target.bootstrap, copy) == PARTITIONS and contents(target.bootstrap, copy) == expected
@@ -171,19 +183,19 @@ def test_topics_settings_and_offsets_are_copied(
                 PATIENCE_S,
             )
 
-        until_copied()
+        until_copied(RECORDS)
         resource = ConfigResource(ConfigResource.Type.TOPIC, copy)
         there = AdminClient({"bootstrap.servers": target.bootstrap, "log_level": 0})
         assert there.describe_configs([resource])[resource].result(WAIT_S)["retention.ms"].value == RETENTION_MS
         until_offsets_are_copied()
         produce(bootstrap, topic, RECORDS)
-        until_copied()
+        until_copied(2 * RECORDS)
         until_offsets_are_copied()
         # It continues after a stop where it was: no record is copied twice.
         running.stop()
         produce(bootstrap, topic, 2 * RECORDS)
         running.start()
-        until_copied()
+        until_copied(3 * RECORDS)
         until_offsets_are_copied()
 
 
@@ -333,9 +345,9 @@ def test_both_ways_between_apache_kafka_and_gregor_exactly_once(
             (bootstrap, back, kafka.bootstrap, f"two.{back}"),
         )
 
-        def until_copied() -> None:
+        def until_copied(count: int) -> None:
             for source, name, target, copy in ways:
-                expected = contents(source, name)
+                expected = written(source, name, count)
                 until(
                     lambda target=target, copy=copy, expected=expected: (  # type: ignore[misc]
                         partitions_of(target, copy) == PARTITIONS and contents(target, copy) == expected
@@ -358,7 +370,7 @@ def test_both_ways_between_apache_kafka_and_gregor_exactly_once(
                     PATIENCE_S,
                 )
 
-        until_copied()
+        until_copied(RECORDS)
         until_offsets_are_copied()
         for server, name in ((kafka.bootstrap, topic), (bootstrap, back)):
             produce(server, name, RECORDS)
@@ -366,11 +378,11 @@ def test_both_ways_between_apache_kafka_and_gregor_exactly_once(
         running.start()
         leader = cluster.until_led(f"one.{topic}")
         cluster.kill(leader)
-        until_copied()
+        until_copied(2 * RECORDS)
         for server, name in ((kafka.bootstrap, topic), (bootstrap, back)):
             produce(server, name, 2 * RECORDS)
         cluster.start(leader)
-        until_copied()
+        until_copied(3 * RECORDS)
         until_offsets_are_copied()
     # The markers of transactions are between the records.
     for target, copy in ((bootstrap, f"one.{topic}"), (kafka.bootstrap, f"two.{back}")):

@@ -2,7 +2,9 @@
 
 The bounds come from the windows of the quota: Apache Kafka measures a rate over samples of one second, and keeps one
 sample more than there are windows. So at any time, what a user has written differs from what its
-rate admits by the bytes of all samples at most. The same holds for the difference between the two brokers.
+rate admits by the bytes of all samples at most. The same holds for the difference between the two brokers. Idle time
+that is longer than the samples is never made up for: what a user could not write because others had the processors is
+not demanded.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
@@ -27,6 +30,7 @@ from tests.compat.records import WAIT_S, until
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.secured_broker import login
+from tests.support.stolen_time import waited_of_process_s, waited_s
 from tests.support.wire import TIMEOUT_S, RawConnection, request_bytes
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
@@ -52,9 +56,14 @@ SETTINGS = {
 }
 
 
+class Broker(NamedTuple):
+    sasl_port: int
+    pid: int
+
+
 @pytest.fixture(scope="module")
-def sasl_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
-    """The listeners of both brokers, with the topic and the quotas."""
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Broker]]:
+    """Both brokers, with the topic and the quotas."""
     folder = tmp_path_factory.mktemp("kafka")
     port, controller, sasl, our_sasl = (free_port() for _ in range(4))
     listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SASL_PLAINTEXT://127.0.0.1:{sasl}"
@@ -65,10 +74,10 @@ def sasl_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, i
     file.write_text(text + "".join(f"{key}={value}\n" for key, value in given.items()))
     gregor = BrokerProcess(tmp_path_factory.mktemp("gregor"), SETTINGS)
     gregor.overrides["listeners"] += f",SASL_PLAINTEXT://127.0.0.1:{our_sasl}"
-    with KafkaPeer(file, port), gregor:
+    with KafkaPeer(file, port) as kafka, gregor:
         for plain, secured in ((gregor.port, our_sasl), (port, sasl)):
             prepare(plain, secured)
-        yield {"gregor": our_sasl, "kafka": sasl}
+        yield {"gregor": Broker(our_sasl, gregor.pid), "kafka": Broker(sasl, kafka.pid)}
 
 
 def produce_request() -> ProduceRequest:
@@ -121,10 +130,14 @@ def prepare(port: int, sasl_port: int) -> None:
 class Line:
     """One user at one broker, who always has something to write: the times and sizes of what was acknowledged."""
 
-    def __init__(self, sasl_port: int, user: str, begin: threading.Barrier) -> None:
-        self._connection = connect(sasl_port, user)
+    def __init__(self, broker: Broker, user: str, begin: threading.Barrier) -> None:
+        self._connection = connect(broker.sasl_port, user)
+        self._pid = broker.pid
         self._begin = begin
         self._written: list[tuple[float, int]] = []
+        self._late: list[tuple[float, float]] = []
+        """For each response, when its request was sent, and by how much it came later than the throttle time before it
+        announced, as far as this thread or the broker waited for a processor meanwhile."""
         self.throttled = 0
         self.errors: set[int] = set()
         self.thread = threading.Thread(target=self._run)
@@ -135,10 +148,16 @@ class Line:
         with self._connection as connection:
             self._begin.wait(WAIT_S)
             begun_s = time.monotonic()
-            now_s = 0.0
+            now_s = throttled_s = 0.0
+            waiting_s = self._waiting_s()
             while now_s < SECONDS:
+                sent_s = now_s
                 error, throttle_ms = produce(connection)
                 now_s = time.monotonic() - begun_s
+                waited_before_s, waiting_s = waiting_s, self._waiting_s()
+                late_s = min(now_s - sent_s - throttled_s, waiting_s - waited_before_s)
+                self._late.append((sent_s, max(0.0, late_s)))
+                throttled_s = throttle_ms / 1000
                 self.errors.add(error)
                 self.throttled += throttle_ms > 0
                 self._written.append((now_s, size_bytes))
@@ -147,19 +166,29 @@ class Line:
         """Return the bytes that were acknowledged until then."""
         return sum(size_bytes for at_s, size_bytes in self._written if at_s <= second)
 
+    def late_until(self, second: int) -> float:
+        """Return by how many seconds the responses until then were late, in sum."""
+        return sum(late_s for sent_s, late_s in self._late if sent_s <= second)
 
-def test_two_users_are_held_to_their_quotas_beside_each_other(sasl_ports: dict[str, int]) -> None:
-    begin = threading.Barrier(len(sasl_ports) * len(RATES))
-    lines = {(name, user): Line(port, user, begin) for name, port in sasl_ports.items() for user in RATES}
+    def _waiting_s(self) -> float:
+        return waited_s() + waited_of_process_s(self._pid)
+
+
+def test_two_users_are_held_to_their_quotas_beside_each_other(brokers: dict[str, Broker]) -> None:
+    begin = threading.Barrier(len(brokers) * len(RATES))
+    lines = {(name, user): Line(broker, user, begin) for name, broker in brokers.items() for user in RATES}
     for line in lines.values():
         line.thread.join()
     report = {case: [line.until_second(second) for second in range(1, SECONDS + 1)] for case, line in lines.items()}
     for user, rate in RATES.items():
         all_samples = rate * SAMPLES
         for second in range(1, SECONDS + 1):
-            ours, theirs = (lines[name, user].until_second(second) for name in ("gregor", "kafka"))
-            for written in (ours, theirs):
-                assert abs(written - rate * second) <= all_samples, (user, second, report)
-            assert abs(ours - theirs) <= all_samples, (user, second, report)
+            both = [lines[name, user] for name in ("gregor", "kafka")]
+            ours, theirs = (line.until_second(second) for line in both)
+            late = [line.late_until(second) for line in both]
+            for written, late_s in zip((ours, theirs), late, strict=True):
+                assert written <= rate * second + all_samples, (user, second, report)
+                assert written >= rate * (second - late_s) - all_samples, (user, second, late_s, report)
+            assert abs(ours - theirs) <= all_samples + rate * max(late), (user, second, late, report)
     for case, line in lines.items():
         assert line.errors == {0} and line.throttled, case

@@ -48,8 +48,9 @@ REFUSALS = {
 SOURCES = ("kafka", "gregor")
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 ROWS = 5
-QUICK = {"kafka.request.timeout.ms": "4000", "kafka.default.api.timeout.ms": "5000"}
-"""Of clients that are refused: Java's retries while a refusal may still be a lost connection."""
+QUICK = {"kafka.request.timeout.ms": "10000", "kafka.default.api.timeout.ms": "15000"}
+"""Of clients that are refused: Java's retries while a refusal may still be a lost connection. A first exchange that
+lasts longer, in a JVM that still loads its classes, ends in an error without the reason."""
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,11 @@ class KafkaPeer:
         self._features = [word for feature in features for word in ("--feature", feature)]
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
     def __enter__(self) -> KafkaPeer:
         folder = self.file.parent
         tool = "kafka.tools.StorageTool"
