@@ -196,17 +196,35 @@ class Faults:
         return True
 
     def _counts(self, broker_id: int, lossy: int, state_path: str) -> bool:
-        """Return whether a controller that starts now would prefer this broker to the one that lost bytes.
+        """Return whether a controller would prefer this broker to the one that lost bytes.
 
-        It would if the broker has not been away since the ISR was written, or has been back for longer. Otherwise the
-        end of its session and the other's loss of power would be two failures at once.
+        It would if the broker has not been away since the ISR was written, or has been back for longer and the active
+        controller, if there is one, knows that. Otherwise the end of its session and the other's loss of power would be
+        two failures at once.
         """
-        tree = self._world.zk.tree
-        state = tree.exists(state_path, None)
-        own, other = (tree.exists(nodes.broker_path(id_), None) for id_ in (broker_id, lossy))
+        zk = self._world.zk
+        state = zk.tree.exists(state_path, None)
+        own, other = (zk.tree.exists(nodes.broker_path(id_), None) for id_ in (broker_id, lossy))
         if own is None or state is None:
             return False
-        return own.czxid < state.mzxid or other is None or own.czxid < other.czxid
+        if own.czxid < zk.written.get(state_path, state.czxid):
+            return True
+        return (
+            other is not None
+            and own.czxid < other.czxid
+            and self._is_known(broker_id, own.czxid)
+            and self._is_known(lossy, other.czxid)
+        )
+
+    def _is_known(self, broker_id: int, epoch: int) -> bool:
+        """Return whether no controller has another view of this broker: what it writes now may rest on that."""
+        for machine in self._world.machines.values():
+            cluster = None if machine.running is None else machine.running.controller.cluster
+            if cluster is not None:
+                broker = cluster.brokers.get(broker_id)
+                if broker is None or broker.epoch != epoch:
+                    return False
+        return True
 
     def _is_well(self, broker_id: int) -> bool:
         world = self._world
