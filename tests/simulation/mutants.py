@@ -40,6 +40,9 @@ RARE = frozenset(
         "compaction takes a producer's last batch away",
         "requests for an earlier life of the broker are obeyed",
         "the ISR grows by who has not reached the epoch's begin",
+        "proposals of an ISR made on an older one are granted",
+        "a member that was removed commits offsets",
+        "a verification holds although a marker was appended since",
     }
 )
 """Mistakes that the seeds of a day do not find: they are tried by hand alone."""
