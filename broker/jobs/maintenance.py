@@ -7,7 +7,7 @@ Each job walks the logs in turns with other work (gregor.protocol.turns); calls 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gregor.broker.jobs.open_transactions import CHECK_S, OpenTransactions
@@ -31,7 +31,7 @@ client checks flush.messages itself.
 _EXPIRY_CHECK_S = 1.0
 
 
-def _chosen(logs: list[Log], condition: Callable[[Log], bool]) -> Steps[list[Log]]:
+def _chosen(logs: Iterable[Log], condition: Callable[[Log], bool]) -> Steps[list[Log]]:
     """Return the logs that meet the condition."""
     found = []
     for count, log in enumerate(logs, 1):
@@ -134,7 +134,7 @@ class Maintenance:
         return iter(list(self._logs.logs.values()))
 
     async def _choose(self, condition: Callable[[Log], bool]) -> list[Log]:
-        return await self._background.run_steps(_chosen(list(self._logs.logs.values()), condition))
+        return await self._background.run_steps(_chosen(self._all(), condition))
 
     async def flush(self) -> None:
         """Flush the logs for which flush.ms or flush.messages is due, and rolled segments of the others."""

@@ -20,7 +20,7 @@ from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import Steps
 from gregor.replication.partition.offset_lookup import truncation_offset
-from gregor.storage.segment.batches import runs_of_batches
+from gregor.storage.segment.batches import HEADER_BYTES, BatchHeader, runs_of_batches
 
 if TYPE_CHECKING:
     from gregor.replication.partition.partition import Partition
@@ -86,6 +86,7 @@ class _FetchState:
 
     __slots__ = (
         "backoff_ms",
+        "is_compared",
         "key",
         "lags",
         "last_fetched_epoch",
@@ -107,6 +108,8 @@ class _FetchState:
         self.not_before_ms = 0
         self.lags = True
         """Behind the leader's high watermark, as far as this broker knows it."""
+        self.is_compared = False
+        """The leader has answered, in this epoch, that the log does not diverge from its own."""
         self.move_to_log_end()
 
     def move_to_log_end(self) -> None:
@@ -131,6 +134,20 @@ class _FetchState:
         """Delay the next fetch after a failure, twice as long as after the one before, and at most `max_ms`."""
         self.delay(now_ms, min(self.backoff_ms, max_ms))
         self.backoff_ms = min(self.backoff_ms * 2, max_ms)
+
+    def is_foreign(self, records: memoryview, leader_log_start_offset: int) -> bool:
+        """Whether the records of the log, all of them in front of the leader's log, may differ from those that the
+        leader had there.
+
+        The leader cannot compare what it has deleted. The two may differ above the high watermark; and they do if its
+        first batch begins in front of the end of this log, where Kafka's follower fails for good.
+        """
+        log = self.log
+        if not log.log_start_offset < log.log_end_offset <= leader_log_start_offset:
+            return False
+        if len(records) >= HEADER_BYTES and BatchHeader.read(records).base_offset < log.log_end_offset:
+            return True
+        return not self.is_compared and log.high_watermark < log.log_end_offset
 
     @property
     def fields(self) -> FetchFields:
@@ -461,15 +478,19 @@ class Fetcher:
         self, followed: _FetchState, data: FetchResponse.PartitionData, now_ms: int
     ) -> Generator[None, None, None]:
         """Append in steps of MAX_BATCHES, as the checks of many small batches are slow."""
-        diverging = data.diverging_epoch
+        diverging, fetched = data.diverging_epoch, memoryview(cast("memoryview", data.records or b""))
         try:
             if diverging.epoch >= 0 or diverging.end_offset >= 0:
                 offset = truncation_offset(followed.log, diverging.epoch, diverging.end_offset)
                 followed.log.truncate_to(offset, now_ms)
                 self._hold_if_truncated(followed)
+            elif followed.is_foreign(fetched, data.log_start_offset):
+                self._restart(followed, data.log_start_offset, now_ms)
+                self._missed.add(followed.key)
             else:
+                followed.is_compared = True
                 begun = False
-                for records in runs_of_batches(memoryview(cast("memoryview", data.records or b"")), MAX_BATCHES):
+                for records in runs_of_batches(fetched, MAX_BATCHES):
                     if begun:
                         yield
                         if self._followed.get(followed.key) is not followed or not followed.is_current:
@@ -490,6 +511,17 @@ class Fetcher:
             return
         followed.progressed()
         self._changed[followed.key] = None
+
+    def _restart(self, followed: _FetchState, start_offset: int, now_ms: int) -> None:
+        name, index = followed.key
+        _log.warning(
+            "%s-%d: truncated as a whole; it begins at offset %d, the log start offset of its leader",
+            name,
+            index,
+            start_offset,
+        )
+        followed.log.truncate_fully_and_start_at(start_offset, now_ms)
+        self._hold_if_truncated(followed)
 
     def reset_to_range(
         self, key: TopicPartitionKey, leader_epoch: int, start_offset: int, end_offset: int, now_ms: int
@@ -515,13 +547,7 @@ class Fetcher:
                 )
                 log.truncate_to(end_offset, now_ms)
             elif start_offset > log.log_end_offset:
-                _log.warning(
-                    "%s-%d: truncated as a whole; it begins at offset %d, the log start offset of its leader",
-                    name,
-                    index,
-                    start_offset,
-                )
-                log.truncate_fully_and_start_at(start_offset, now_ms)
+                self._restart(followed, start_offset, now_ms)
             self._hold_if_truncated(followed)
         except KafkaError as error:
             _log.error("%s-%d: %s", name, index, error)

@@ -129,7 +129,7 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the largest known epoch that is not above `epoch`, and the offset where it ended; UNKNOWN without one.
 
-        The end of an epoch below the first known one is the start of that: its records are no longer in the log.
+        An epoch below the first known one ended where that begins, or before: its records are no longer in the log.
         """
         if epoch < 0:
             return UNKNOWN
@@ -158,11 +158,14 @@ class LeaderEpochs:
                 self._write()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove epochs that ended at or before the offset; the one it lies in now begins there."""
+        """Remove epochs that ended at or before the offset. The one it lies in keeps its own start.
+
+        Kafka's LeaderEpochFileCache moves that start to the offset. A follower whose log ends at the offset, with other
+        records in front of it, is then not known to diverge.
+        """
         first = bisect_right(self._start_offsets, start_offset) - 1
-        if first >= 0 and (first or self._start_offsets[0] != start_offset):
+        if first > 0:
             self._keep(slice(first, None))
-            self._start_offsets[0] = start_offset
             self._write()
 
     def clear(self) -> None:

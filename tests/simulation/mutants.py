@@ -288,6 +288,19 @@ MUTANTS = (
         "a consumer is sent away from a leader of its own rack",
         Edit("replication", "preferred_read_replica", "racks.get(partition.local_id) == rack", "False"),
     ),
+    Mutant(
+        "a log forgets where the epoch in which it begins began, and a follower does not begin anew",
+        (
+            Edit(
+                "storage",
+                "truncate_from_start",
+                "if first > 0:\n    ANY_BODY",
+                "if first >= 0:\n    ANY_BODY\n    self._start_offsets[0] = start_offset",
+            ),
+            Edit("replication", "_write", "followed.is_foreign(ANY_RECORDS, ANY_OFFSET)", "False"),
+        ),
+        seed=226167,
+    ),
     # Replication throttles. The rounding error does no harm where timers are not shorter than it.
     mutant(
         "a throttle waits for a part of a byte",

@@ -163,7 +163,9 @@ class _Transaction:
 
 
 class _Handler:
-    """The used part of kazoo's handler."""
+    """The used part of gregor's handler for kazoo."""
+
+    trouble = ""
 
     def async_result(self) -> _Result:
         return _Result()

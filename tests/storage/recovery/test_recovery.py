@@ -352,7 +352,7 @@ def test_log_start_offset_inside_the_log() -> None:
     files = written()
     log, _ = load(files, log_start_offset=13)
     assert (log.log_start_offset, log.log_end_offset) == (13, 21)
-    assert log.epochs.entries()[0][1] == 13
+    assert log.epochs.entries()[0][1] == 11
 
 
 # Epochs and producers
