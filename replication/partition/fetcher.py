@@ -135,6 +135,10 @@ class _FetchState:
         self.delay(now_ms, min(self.backoff_ms, max_ms))
         self.backoff_ms = min(self.backoff_ms * 2, max_ms)
 
+    def compared(self) -> None:
+        """Note that the leader has answered without divergence."""
+        self.is_compared = True
+
     def is_foreign(self, records: memoryview, leader_log_start_offset: int) -> bool:
         """Whether the records of the log, all of them in front of the leader's log, may differ from those that the
         leader had there.
@@ -488,7 +492,7 @@ class Fetcher:
                 self._restart(followed, data.log_start_offset, now_ms)
                 self._missed.add(followed.key)
             else:
-                followed.is_compared = True
+                followed.compared()
                 begun = False
                 for records in runs_of_batches(fetched, MAX_BATCHES):
                     if begun:
