@@ -489,7 +489,8 @@ class Fetcher:
                 followed.log.truncate_to(offset, now_ms)
                 self._hold_if_truncated(followed)
             elif followed.is_foreign(fetched, data.log_start_offset):
-                self._restart(followed, data.log_start_offset, now_ms)
+                _restart(followed, data.log_start_offset, now_ms)
+                self._hold_if_truncated(followed)
                 self._missed.add(followed.key)
             else:
                 followed.compared()
@@ -516,17 +517,6 @@ class Fetcher:
         followed.progressed()
         self._changed[followed.key] = None
 
-    def _restart(self, followed: _FetchState, start_offset: int, now_ms: int) -> None:
-        name, index = followed.key
-        _log.warning(
-            "%s-%d: truncated as a whole; it begins at offset %d, the log start offset of its leader",
-            name,
-            index,
-            start_offset,
-        )
-        followed.log.truncate_fully_and_start_at(start_offset, now_ms)
-        self._hold_if_truncated(followed)
-
     def reset_to_range(
         self, key: TopicPartitionKey, leader_epoch: int, start_offset: int, end_offset: int, now_ms: int
     ) -> None:
@@ -551,7 +541,7 @@ class Fetcher:
                 )
                 log.truncate_to(end_offset, now_ms)
             elif start_offset > log.log_end_offset:
-                self._restart(followed, start_offset, now_ms)
+                _restart(followed, start_offset, now_ms)
             self._hold_if_truncated(followed)
         except KafkaError as error:
             _log.error("%s-%d: %s", name, index, error)
@@ -561,3 +551,14 @@ class Fetcher:
         if followed.backoff_ms <= 2 * FIRST_BACKOFF_MS:  # after repeated errors it still waits
             self._waiting.pop(key, None)
         self._changed[key] = None
+
+
+def _restart(followed: _FetchState, start_offset: int, now_ms: int) -> None:
+    name, index = followed.key
+    _log.warning(
+        "%s-%d: truncated as a whole; it begins at offset %d, the log start offset of its leader",
+        name,
+        index,
+        start_offset,
+    )
+    followed.log.truncate_fully_and_start_at(start_offset, now_ms)
