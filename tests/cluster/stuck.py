@@ -1,4 +1,4 @@
-"""Ends or replaces a client whose library has locked itself up, which no signal and no timeout would end.
+"""Ends, replaces or leaves behind a client whose library has locked itself up, which no signal and no timeout ends.
 
 librdkafka 2.16 waits for itself without end when a broker is decommissioned while the answer about the end of a
 leader's epoch fails: its main thread and the broker's thread each hold the lock that the other one needs
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import functools
+import gc
 import os
 import pathlib
 import threading
@@ -94,6 +96,26 @@ def _called(call: Callable[[], T]) -> Future[T]:
     return future
 
 
+def close_client(close: Callable[[], object]) -> None:
+    """Close a client; one that locks itself up now is left behind."""
+    with contextlib.suppress(TimeoutError):
+        _called(close).result(CLOSE_S)
+
+
+def collect_clients(collect: Callable[[], object] = gc.collect, limit_s: float = CLOSE_S) -> bool:
+    """Destroy the clients that are garbage, most of them in a cycle with their callbacks. Return whether that ended.
+
+    The garbage collector runs in whichever thread allocates, and librdkafka may wait without end for the threads of a
+    client that it destroys. In a thread of its own, that delays no test; no later collection begins then.
+    """
+    try:
+        _called(collect).result(limit_s)
+    except TimeoutError:
+        faulthandler.dump_traceback()
+        return False
+    return True
+
+
 class Consuming(Protocol[M]):
     """The part of a consumer that is called here."""
 
@@ -133,8 +155,7 @@ class RevivedConsumer(Generic[M]):
 
     def close(self) -> None:
         """Close the consumer; one that locks itself up now is left behind."""
-        with contextlib.suppress(TimeoutError):
-            _called(self._consumer.close).result(CLOSE_S)
+        close_client(self._consumer.close)
 
     def _replace(self) -> None:
         # Its memory stays: the call that frees it would never return.

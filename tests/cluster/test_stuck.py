@@ -15,6 +15,7 @@ from tests.cluster.stuck import (
     STUCK_EXIT,
     RevivedConsumer,
     Watch,
+    collect_clients,
     main_threads,
     switches_of_main,
 )
@@ -105,6 +106,19 @@ def test_consumer_whose_call_does_not_return_is_replaced(monkeypatch: pytest.Mon
         assert (consumer.consume(1, 0), consumer.replaced) == ([], 1)
         # Time enough for a busy machine to begin a thread.
         assert (consumer.consume(1, 30), consumer.replaced) == (["record"], 1)
+
+
+def test_a_collection_that_does_not_end_is_left_behind_with_its_stack(capfd: pytest.CaptureFixture[str]) -> None:
+    held = threading.Lock()
+
+    def collect_slowly() -> None:
+        with held:
+            pass
+
+    with held:
+        assert not collect_clients(collect_slowly, 0.02)
+    assert "in collect_slowly" in capfd.readouterr().err
+    assert collect_clients()
 
 
 def test_client_that_ended_so_is_replaced_and_counted(tmp_path: pathlib.Path) -> None:

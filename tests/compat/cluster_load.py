@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeGroupsRequest, MetadataRequest, OffsetFetchRequest
 from gregor.protocol.records.batch import iter_batches
-from tests.cluster.stuck import RevivedConsumer
+from tests.cluster.stuck import RevivedConsumer, close_client
 from tests.compat.records import until
 from tests.support.kafka import java_command
 from tests.support.mixed_cluster import MixedCluster
@@ -178,6 +178,7 @@ class NumberedLoad:
         self.__exit__()
         assert self._producer.flush(WAIT_S) == 0
         assert self.errors == []
+        close_client(self._producer.close)
 
     def finish(self) -> None:
         """Stop, with everything acknowledged."""

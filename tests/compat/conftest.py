@@ -12,12 +12,13 @@ import itertools
 import os
 import pathlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.cluster.stuck import collect_clients
 from tests.compat.records import WAIT_S, until
 from tests.support.allow_list import PATH as ALLOW_LIST
 from tests.support.allow_list import allowed
@@ -84,6 +85,13 @@ class AllowList:
 def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--against"):
         config.pluginmanager.register(AllowList(config), "compat-allow-list")
+
+
+@pytest.fixture(autouse=True)
+def clients_end_with_their_test() -> Iterator[None]:
+    """A client of a test is not destroyed within a later one, which it could stop."""
+    yield
+    collect_clients()
 
 
 @pytest.fixture(scope="session")

@@ -60,6 +60,16 @@ class LongFilesFirst(LoadFileScheduling):  # type: ignore[misc]
         self.workqueue.move_to_end(chosen, last=False)
         super()._assign_work_unit(node)
 
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Return the test during which the worker's process ended. It has failed: pytest-xdist would run it again, in
+        one process after the other if it ends or hangs each time."""
+        units = self.assigned_work[node].values()
+        ended = next((name for unit in units for name, completed in unit.items() if not completed), None)
+        if ended is not None:
+            next(unit for unit in units if ended in unit)[ended] = True
+        super().remove_node(node)
+        return ended
+
 
 def listed(results: Iterable[str]) -> str:
     """Return the lines of the list for pytest's results, the text of XML files."""

@@ -189,4 +189,7 @@ def test_ci_runs_every_test_in_one_of_its_two_blocks_and_judges_all() -> None:
     assert len(written) == 3
     assert sorted(" ".join(judged).replace('"', "").split()) == sorted(written)
     assert "--left-out=$results/left-out " in script
+    # A test that hangs may not keep its block from leaving results.
+    assert len(re.findall(r'ARGS="[^\n]*\$\(within \d+\)[^\n]*--junitxml', script)) == 3
+    assert "faulthandler_exit_on_timeout=true" in script
     assert 'ci_judge --left-out "$results/left-out" "${judged[@]}"' in script
