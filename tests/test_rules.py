@@ -271,6 +271,53 @@ def test_notes_of_attributes_are_docstrings() -> None:
     assert [path for path in [*SOURCES, *tests] if old.search(path.read_text())] == []
 
 
+CALLS_ON_THREADS = {
+    "broker/cli/cluster.py _watch": "a command: queries brokers with a blocking client",
+    "broker/jobs/turns.py run_rest": "work in steps needs the future of the call (docs/architecture/decisions.md)",
+    "broker/launch/supervisor.py _probe": "a command: connects to a starting ZooKeeper with a blocking socket",
+    "broker/net/connections.py _limit_of": "resolves host names",
+    "broker/session_watcher/sessions.py close_predecessor": "speaks to ZooKeeper with a blocking socket",
+    "replication/channels/peer.py _authenticate": "computes hashes of a password",
+    "replication/controller/loop.py _decide": "computes a decision about many partitions",
+    "replication/store/zookeeper.py _connect": "waits for the end of kazoo's threads",
+    "replication/store/zookeeper.py _probe": "waits for the end of kazoo's threads",
+    "replication/store/zookeeper.py close": "waits for the end of kazoo's threads",
+}
+"""The functions that call others on a thread past `gregor.broker.jobs.background`, whose way, by aiofiles, is that of
+file work; each with its reason."""
+
+
+def _calls_on_threads(tree: ast.AST, function: str = "") -> set[str]:
+    """Return the names of the innermost functions around `run_in_executor` and `to_thread`."""
+    found = set()
+    for node in ast.iter_child_nodes(tree):
+        inner = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        name = getattr(node, "attr", getattr(node, "id", None))
+        if name in ("run_in_executor", "to_thread"):
+            found.add(function)
+        found |= _calls_on_threads(node, inner)
+    return found
+
+
+def test_calls_on_threads_are_found() -> None:
+    tree = ast.parse(
+        "class A:\n    async def f(self):\n        await loop().run_in_executor(None, g)\n"
+        "def outer():\n    def inner():\n        return asyncio.to_thread(g)\n    return inner\nto_thread(g)\n"
+    )
+    assert _calls_on_threads(tree) == {"f", "inner", ""}
+
+
+def test_file_work_reaches_threads_one_way() -> None:
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in SOURCES}
+    found = {
+        f"{name} {function}"
+        for name, text in texts.items()
+        if "run_in_executor" in text or "to_thread" in text
+        for function in _calls_on_threads(ast.parse(text))
+    }
+    assert found == CALLS_ON_THREADS.keys()
+
+
 SECRET_COMPARING = (
     "broker/metrics/basic_authentication.py",
     "config/security/jks.py",
