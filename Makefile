@@ -26,7 +26,7 @@ help:
 	@echo 'make exporters   exporters of lag agree with a cluster: those that lie in a folder; EXPORTERS=FOLDER'
 	@echo 'make bench       performance beside Apache Kafka 4.3.1, in turns on this machine; ARGS="--rounds 1"'
 	@echo 'make bench-cluster   three brokers beside three of Apache Kafka 3.9.1: throughput, failover, start; ARGS="--rounds 1"'
-	@echo 'make bench-scale 10,000 partitions and 5,000 connections: time, memory, stalls; ARGS="--partitions 1000"'
+	@echo 'make bench-scale 10,000 partitions and 5,000 connections: time, memory, event loop lag; ARGS="--partitions 1000"'
 	@echo 'make bench-floors  requests of gregor beside servers that only move the bytes; ARGS="--only fetch"'
 	@echo 'make bench-spark the source and the sinks for Spark beside its Kafka connector; ARGS="--only read --rounds 1"'
 	@echo 'make simulate    clusters in virtual time, everything going wrong; ARGS="--seeds 20000 --processes 2" or "--seed 7"'

@@ -163,6 +163,8 @@ def admin_messages(folder: str) -> Iterator[str]:
         "compact explain": {"command": "compact", "topic": TOPIC, "explain": True},
         "retention": {"command": "retention", "topic": TOPIC},
         "retention explain": {"command": "retention", "topic": TOPIC, "explain": True},
+        "clients": {"command": "clients"},
+        "repeats": {"command": "repeats"},
         "stalls": {"command": "stalls"},
         "unknown": {"command": "no such"},
     }
@@ -173,13 +175,16 @@ def admin_messages(folder: str) -> Iterator[str]:
 
 
 def use(broker: BrokerProcess) -> None:
-    """A record of an idempotent producer, and a committed offset."""
+    """A record of an idempotent producer, one that is refused (it has no key), a committed offset, and fetches."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     topic = NewTopic(TOPIC, 1, 1, config={"cleanup.policy": "compact,delete"})
     admin.create_topics([topic])[TOPIC].result(20)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
     producer.produce(TOPIC, b"value", b"key")
     assert producer.flush(20) == 0
+    refused = Producer({"bootstrap.servers": broker.bootstrap})
+    refused.produce(TOPIC, b"value")
+    assert refused.flush(20) == 0
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe([TOPIC])
     message = consumer.poll(20)

@@ -15,6 +15,7 @@ import grimp
 import pytest
 
 from tests.support.processes import ROOT, clean_environment
+from tests.support.words import trees
 
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
 TOP_LEVEL = {
@@ -269,6 +270,133 @@ def test_notes_of_attributes_are_docstrings() -> None:
     tests = sorted((ROOT / "tests").rglob("*.py"))
     old = re.compile(r"^\s*#:", re.MULTILINE)
     assert [path for path in [*SOURCES, *tests] if old.search(path.read_text())] == []
+
+
+CALLS_ON_THREADS = {
+    "broker/cli/cluster.py _watch": "a command: queries brokers with a blocking client",
+    "broker/jobs/turns.py run_rest": "work in steps needs the future of the call (docs/architecture/decisions.md)",
+    "broker/launch/supervisor.py _probe": "a command: connects to a starting ZooKeeper with a blocking socket",
+    "broker/net/connections.py _limit_of": "resolves host names",
+    "broker/session_watcher/sessions.py close_predecessor": "speaks to ZooKeeper with a blocking socket",
+    "replication/channels/peer.py _authenticate": "computes hashes of a password",
+    "replication/controller/loop.py _decide": "computes a decision about many partitions",
+    "replication/store/zookeeper.py _connect": "waits for the end of kazoo's threads",
+    "replication/store/zookeeper.py _probe": "waits for the end of kazoo's threads",
+    "replication/store/zookeeper.py close": "waits for the end of kazoo's threads",
+}
+"""The functions that call others on a thread past `gregor.broker.jobs.background`, whose way, by aiofiles, is that of
+file work; each with its reason."""
+
+
+def _calls_on_threads(tree: ast.AST, function: str = "") -> set[str]:
+    """Return the names of the innermost functions around `run_in_executor` and `to_thread`."""
+    found = set()
+    for node in ast.iter_child_nodes(tree):
+        inner = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        name = getattr(node, "attr", getattr(node, "id", None))
+        if name in ("run_in_executor", "to_thread"):
+            found.add(function)
+        found |= _calls_on_threads(node, inner)
+    return found
+
+
+def test_calls_on_threads_are_found() -> None:
+    tree = ast.parse(
+        "class A:\n    async def f(self):\n        await loop().run_in_executor(None, g)\n"
+        "def outer():\n    def inner():\n        return asyncio.to_thread(g)\n    return inner\nto_thread(g)\n"
+    )
+    assert _calls_on_threads(tree) == {"f", "inner", ""}
+
+
+def test_file_work_reaches_threads_one_way() -> None:
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in SOURCES}
+    found = {
+        f"{name} {function}"
+        for name, text in texts.items()
+        if "run_in_executor" in text or "to_thread" in text
+        for function in _calls_on_threads(ast.parse(text))
+    }
+    assert found == CALLS_ON_THREADS.keys()
+
+
+LOG_CALLS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
+A_LINE = "the line is a whole text that names the thing: "
+LINES_OF_OTHERS = {
+    "broker/authorization/authorizer.py audit_log.debug('%s', audit_line(call, operation, resource, name, decision))": (
+        "Apache Kafka's form of this line, in one function"
+    ),
+    "broker/authorization/authorizer.py audit_log.info('%s', audit_line(call, operation, resource, name, decision))": (
+        "Apache Kafka's form of this line, in one function"
+    ),
+    "broker/authorization/authorizer.py "
+    "audit_log.log(level, '%s', audit_line(call, operation, resource, ANY_NAME, decision))": (
+        "Apache Kafka's form of this line, in one function"
+    ),
+    "broker/cli/start_brokers.py logger.error('%s', error)": A_LINE + "StartFailed",
+    "broker/cli/start_brokers.py logger.info('%s', status)": A_LINE + "a service manager gets it as well",
+    "broker/cli/start_brokers.py logger.warning('%s', line)": A_LINE + "start_brokers.left_out",
+    "broker/cli/start_brokers.py logger.warning('%s', warning)": A_LINE + "BrokerConfig.warnings",
+    "broker/history/writer.py logger.info('%s', line(group_id, value))": A_LINE + "`gregor groups` prints it as well",
+    "broker/jobs/loop_lag.py _log.debug('%s', _described(lag))": A_LINE + "one text at two levels",
+    "broker/jobs/loop_lag.py _log.warning('%s', _described(lag))": A_LINE + "one text at two levels",
+    "broker/jobs/reload.py "
+    "logger.log(logging.INFO if one.applied else logging.WARNING, '%s: %s', config.path, one.line)": (
+        A_LINE + "config.reload.Reloaded"
+    ),
+    "broker/server.py logger.error('%s', error)": A_LINE + "StartError, BindError or ConfigError",
+    "broker/server.py logger.info('%s', line)": A_LINE + "startup_report and seen_by_clients",
+    "broker/server.py logger.info('%s', note)": A_LINE + "BrokerConfig.notes",
+    "broker/server.py logger.info('%s', program_line())": A_LINE + "startup_report",
+    "broker/server.py logger.warning('%s', line)": A_LINE + "leads_astray",
+    "broker/server.py logger.warning('%s', warning)": A_LINE + "BrokerConfig.warnings",
+    "coordinator/group/migration/conversion.py _log.warning('%s', text)": A_LINE + "the client gets it as well",
+    "replication/partition/alter_partition.py "
+    "_log.log(logging.INFO if defect is None else logging.ERROR, '%s', text, exc_info=defect)": (
+        A_LINE + "compared with the last one"
+    ),
+    "spark_jobs/sink/foreach_batch.py _log.warning('%s', line)": A_LINE + "SinkOptions.warnings",
+    "spark_jobs/source/datasource.py _log.warning('%s', line)": A_LINE + "SourceOptions.warnings",
+}
+"""Calls of loggers without a text of their own, each with its reason."""
+
+
+def _lines_without_text(tree: ast.AST) -> list[str]:
+    """Return the calls of loggers whose format is no literal, or has no word beside its placeholders."""
+
+    def has_text(call: ast.Call, index: int) -> bool:
+        text = call.args[index] if index < len(call.args) else None
+        if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
+            return False
+        return re.search("[A-Za-z]{3}", re.sub(r"%[-#0 +]*[\d.]*[a-z]", "", text.value)) is not None
+
+    return [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in LOG_CALLS
+        and re.search(r"(?:^|[._])(?:log|logger|audit)$", ast.unparse(node.func.value))
+        and not has_text(node, 1 if node.func.attr == "log" else 0)
+    ]
+
+
+def test_lines_without_text_are_found() -> None:
+    tree = ast.parse(
+        "_log.error('%s-%d: %s', a, b, c)\nlogger.log(level, text)\nself.audit_log.info('%-5.1f', a)\n"
+        "_log.error('%s is full', a)\nlogger.log(level, 'stopped')\nmessage.error()\n"
+    )
+    assert _lines_without_text(tree) == [
+        "_log.error('%s-%d: %s', a, b, c)",
+        "logger.log(level, text)",
+        "self.audit_log.info('%-5.1f', a)",
+    ]
+
+
+@pytest.mark.slow
+def test_lines_of_the_log_have_a_text_of_their_own() -> None:
+    """Else a search for the line does not find its code, and its reader does not learn what has failed."""
+    found = {f"{path} {line}" for path, tree in trees() for line in _lines_without_text(tree)}
+    assert found == LINES_OF_OTHERS.keys()
 
 
 SECRET_COMPARING = (

@@ -16,6 +16,7 @@ from tests.support.words import (
     banned_names,
     banned_notes,
     banned_texts,
+    echoed,
     in_text,
     notes,
     prose,
@@ -86,6 +87,11 @@ def test_replaced_words_of_texts_are_whole_words(text: str, found: list[tuple[in
 
 def test_code_in_documents_is_no_prose() -> None:
     assert prose("A `take` it\n```sh\ntake\n```\nB `one\ntwo` C") == "A  it\n\n\n\nB \n C"
+
+
+def test_texts_that_a_makefile_prints() -> None:
+    makefile = '# take\nhelp:\n\t@echo \'make run ARGS="ask"\'\n\tif tell; then \\\n\techo "making $(X)" >&2\n'
+    assert echoed(makefile) == '\n\nmake run ARGS="ask"\n\nmaking $(X)\n'
 
 
 @pytest.mark.parametrize(

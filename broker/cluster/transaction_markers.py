@@ -269,8 +269,11 @@ class TransactionMarkers:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._logged_s.get(why, -math.inf) > LOGGED_EVERY_S:
             self._logged_s[why] = now_s
-            text = "%s-%d has no end of a transaction yet: %s; the marker is sent again until it is written"
-            logger.info(text, *partition, why)
+            logger.info(
+                "%s-%d has no end of a transaction yet: %s; the marker is sent again until it is written",
+                *partition,
+                why,
+            )
 
     # -- other brokers -----------------------------------------------------------------------------------------------
 

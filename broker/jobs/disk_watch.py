@@ -95,7 +95,11 @@ class DiskWatch:
         if is_full(error) and (log is None or not log.offline):
             self.full(folder, error.strerror or str(error))
         elif error.errno in OF_THE_PROCESS and (log is None or not log.offline):
-            logger.error("%s: %s", folder.path if log is None else log.directory, error)
+            logger.error(
+                "%s stays online, though an access failed at a limit of the process or of the machine: %s. Raise that"
+                " limit: ulimit -n for open files, else the memory",
+                folder.path if log is None else log.directory, error,
+            )  # fmt: skip
         elif error.errno in BROKEN:
             self._fail_folder(folder, error)
         elif folder in self._suspects:
@@ -113,7 +117,11 @@ class DiskWatch:
         lost = []
         for log, error in suspects:
             if log is None:
-                logger.error("%s: %s", folder.path, error)
+                logger.error(
+                    "%s stays online, as a probe found it in order, though an access failed: %s. Check owner and"
+                    " permissions of the file that the error names",
+                    folder.path, error,
+                )  # fmt: skip
             elif self._logs.get(log.topic, log.partition) is log:
                 logger.error(
                     "%s is offline: %s. Repair it and restart the broker; its folder's other partitions are served",

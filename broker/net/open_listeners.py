@@ -53,7 +53,7 @@ class OpenListeners:
             left = self._without_dynamic()
             if not left:
                 raise
-            logger.error("%s", error)
+            logger.error("dynamic addresses cannot be used: %s", error)
             self._log_not_applied(left)
             self._bind_all()
             self._left_aside = True
@@ -175,7 +175,12 @@ class OpenListeners:
         try:
             return self._config.drop_dynamic(_DYNAMIC_ADDRESSES)
         except ConfigError as error:
-            logger.error("%s", error)
+            logger.error(
+                "the dynamic ones of the settings %s stay applied, although not all of their addresses can be opened,"
+                " because the other settings contradict each other without them: %s. Free the addresses, or alter all"
+                " of these settings at once",
+                ", ".join(_DYNAMIC_ADDRESSES), error,
+            )  # fmt: skip
             return {}
 
     def _log_not_applied(self, left: dict[str, str]) -> None:
@@ -209,7 +214,7 @@ class OpenListeners:
                 problem = self._bind(listener)
         if problem is None:
             return [listener]
-        logger.error("%s", problem)
+        logger.error("a listener was not opened: %s", problem)
         return [rival for rival in rivals if self._bind(rival) is None]
 
     def _bind(self, listener: Listener) -> BindError | None:

@@ -13,6 +13,7 @@ from gregor.coordinator.history.assignments import Subscription, Undecodable, de
 from gregor.coordinator.history.causes import Cause, Rejoin, Trigger
 from gregor.coordinator.history.rebalance import Rebalance
 from gregor.protocol.ids import Uuid
+from gregor.protocol.topic_partition import TopicPartitionKey
 
 TOPICS_REASON = "cached metadata has changed"
 """The reason of Java's consumer when the leader sees other topics or numbers of partitions."""
@@ -125,7 +126,7 @@ def _topics_changed(
     return _listed(changes)
 
 
-def _owned(subscription: Subscription) -> frozenset[tuple[str, int]]:
+def _owned(subscription: Subscription) -> frozenset[TopicPartitionKey]:
     return frozenset((topic, number) for topic, numbers in (subscription.owned or {}).items() for number in numbers)
 
 

@@ -71,8 +71,11 @@ class Sender:
                     if str(error) != logged:
                         logged = str(error)
                         level, trace = _NORMAL if isinstance(error, OSError) else _SURPRISING
-                        text = "Broker %d does not answer the controller: %s; the request is sent again every %g s"
-                        _log.log(level, text, self._broker_id, logged, RETRY_DELAY_S, exc_info=trace)
+                        _log.log(
+                            level,
+                            "Broker %d does not answer the controller: %s; the request is sent again every %g s",
+                            self._broker_id, logged, RETRY_DELAY_S, exc_info=trace,
+                        )  # fmt: skip
                 await asyncio.sleep(RETRY_DELAY_S)
             self.answered_count += 1
             try:

@@ -255,9 +255,12 @@ class ControllerLoop:
                 _log.exception("The controller stops: the metadata store failed")
                 self._resign()
                 self._retry_election_later()
-            except Exception:
+            except Exception as error:
                 if self.is_active:
-                    _log.exception("The controller failed at an event and reads all nodes again")
+                    _log.exception(
+                        "The controller could not handle %s: %r. It reads all nodes again in %g s",
+                        _described(item), error, RETRY_DELAY_S,
+                    )  # fmt: skip
                     await asyncio.sleep(RETRY_DELAY_S)
                     self._put(_Read("/"))
                 else:
@@ -433,6 +436,15 @@ class ControllerLoop:
             removed, refused = removed_by(request, response)
             if removed or refused:
                 self._put(ReplicasStopped(broker_id, removed, refused))
+
+
+def _described(item: _Item) -> str:
+    """Name an item for the log; an event may hold thousands of partitions."""
+    if isinstance(item, _Read):
+        return {"/": "all nodes", UNWATCHED: "the watches"}.get(item.path, f"a change of the node {item.path}")
+    if isinstance(item, _Turn):
+        return f"the request {getattr(item.work, '__qualname__', repr(item.work))}"
+    return f"the event {type(item).__name__}"
 
 
 def _complete(done: asyncio.Future[ResultT], result: ResultT) -> None:

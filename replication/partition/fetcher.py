@@ -544,7 +544,10 @@ class Fetcher:
                 _restart(followed, start_offset, now_ms)
             self._hold_if_truncated(followed)
         except KafkaError as error:
-            _log.error("%s-%d: %s", name, index, error)
+            _log.error(
+                "%s-%d, with offsets from %d to %d, could not be brought within its leader's, from %d to %d: %s",
+                name, index, log.log_start_offset, log.log_end_offset, start_offset, end_offset, error,
+            )  # fmt: skip
             followed.move_to_log_end()
             return
         followed.move_to_log_end()

@@ -89,7 +89,7 @@ class Partition:
         self.in_sync = InSyncReplicas(local_id, lag_time_max_ms, is_alive)
         self._sole_leader = False
         """Leader of a partition with no other replica: the HW is always the log end offset."""
-        self.delayed = DelayedOperations()
+        self.delayed = DelayedOperations(topic, partition)
         """Its watchers are called after each append, advance of the HW or the low watermark, and change of
         leadership."""
         self.leadership = Leadership(self.in_sync, self.delayed)

@@ -22,9 +22,11 @@ class DelayedOperations:
     acknowledgements stay in offset order.
     """
 
-    __slots__ = ("_again", "_commits", "_running", "_sequence", "_watchers", "active")
+    __slots__ = ("_again", "_commits", "_partition", "_running", "_sequence", "_topic", "_watchers", "active")
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str, partition: int) -> None:
+        self._topic = topic
+        self._partition = partition
         self.active = False
         self._watchers: dict[int, Watcher] = {}
         # Heap of (offset, arrival, callback); arrival breaks ties, so callbacks are never compared.
@@ -107,11 +109,16 @@ class DelayedOperations:
             error = verdict(self._commits[0][0])
             if error is None:
                 return
-            callback = heapq.heappop(self._commits)[2]
+            offset, _, callback = heapq.heappop(self._commits)
             try:
                 callback(error)
-            except Exception:
-                _log.exception("A commit callback failed")
+            except Exception as defect:
+                _log.exception(
+                    "%s-%d: a request that waited for the commit of the records below offset %d (outcome: %s) may get"
+                    " no response, because of a defect: %r. The partition's other requests are answered; the client"
+                    " sends it again after its timeout",
+                    self._topic, self._partition, offset, error.name, defect,
+                )  # fmt: skip
 
     def _call_watchers(self) -> None:
         for handle in tuple(self._watchers):
@@ -120,8 +127,12 @@ class DelayedOperations:
                 continue
             try:
                 watcher()
-            except Exception:
-                _log.exception("A partition watcher failed")
+            except Exception as defect:
+                _log.exception(
+                    "%s-%d: a fetch or another request that waits for a change of the partition was not notified of"
+                    " one, because of a defect: %r. It is notified of the next change, or answered after its timeout",
+                    self._topic, self._partition, defect,
+                )  # fmt: skip
 
     def _update_active(self) -> None:
         self.active = bool(self._watchers or self._commits)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch, iter_batches
+from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.spark_jobs.arrow.plan import CorruptRecords
 from gregor.spark_jobs.arrow.segments import PartitionFiles, Segment, Unreadable
 from gregor.spark_jobs.errors import JobError
@@ -82,7 +83,7 @@ class StoppedBroker:
 
 
 def _scanned_end(
-    files: PartitionFiles, bases: list[int], limit: int | None, read_committed: bool, name: tuple[str, int]
+    files: PartitionFiles, bases: list[int], limit: int | None, read_committed: bool, name: TopicPartitionKey
 ) -> int:
     """Return the offset after the last complete batch, or `limit` if that is lower; with read_committed, the first
     offset of the transactions that are open there. Only the headers are decoded."""
@@ -99,7 +100,7 @@ def _scanned_end(
     return min(first_offsets.values(), default=end if limit is None else limit) if read_committed else end
 
 
-def _batches(files: PartitionFiles, bases: list[int], name: tuple[str, int]) -> Iterator[RecordBatch]:
+def _batches(files: PartitionFiles, bases: list[int], name: TopicPartitionKey) -> Iterator[RecordBatch]:
     for base, following in pairwise([*bases, None]):
         assert base is not None
         try:
@@ -116,7 +117,7 @@ def _batches(files: PartitionFiles, bases: list[int], name: tuple[str, int]) -> 
                 raise
 
 
-def _checkpoint(path: str) -> dict[tuple[str, int], int]:
+def _checkpoint(path: str) -> dict[TopicPartitionKey, int]:
     """Read the offsets of a checkpoint; none if there is no such file. Raises JobError."""
     try:
         with open(path, encoding="utf-8") as file:

@@ -112,4 +112,4 @@ class DiskErrors:
         if self._handler is not None:
             self._handler(folder, log, error)
         else:
-            _log.error("%s: %s", folder.path if log is None else log.directory, error)
+            _log.error("%s: an access to the disk failed: %s", folder.path if log is None else log.directory, error)

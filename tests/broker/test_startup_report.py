@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from gregor.broker.startup_report import BUILD_FILE, program_line
+from gregor.broker.startup_report import BUILD_FILE, ServerInfo, program_line, started_lines
+from gregor.config.broker import BrokerConfig
 from tests.support.processes import ROOT, BrokerProcess
 
 PYTHON = ".".join(map(str, sys.version_info[:3]))
@@ -81,12 +85,21 @@ def test_an_unknown_origin_is_said_to_be_unknown(tmp_path: Path) -> None:
     assert program_line(str(tmp_path)) == line("unknown", "unknown")
 
 
+def test_a_broker_of_a_cluster_names_its_zookeeper() -> None:
+    info = ServerInfo(7, "a-cluster", [("PLAINTEXT", "localhost", 9092)], ["/data"])
+    config = BrokerConfig({"zookeeper.connect": "zk1:2181,zk2:2181/kafka"})
+    replicas: Any = SimpleNamespace(partitions={})
+    lines = list(started_lines(info, config, replicas, in_cluster=True, elapsed_s=1.234))
+    assert lines[0] == "broker 7 of cluster a-cluster started in 1.23 s, listening on PLAINTEXT://localhost:9092"
+    assert "metadata store: ZooKeeper, zookeeper.connect=zk1:2181,zk2:2181/kafka" in lines
+
+
 def test_the_log_of_a_start_names_the_parts_of_the_broker(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         log = broker.log()
     folder = os.path.abspath(broker.overrides["log.dirs"])
     assert f"{program_line()}\n" in log
-    assert ", listening on PLAINTEXT://" in log
+    assert re.search(r"broker 0 of cluster \S{22} started in \d+\.\d\d s, listening on PLAINTEXT://", log)
     assert f"data folders (log.dirs): {folder}, 0 partitions\n" in log
     assert f"metadata store: embedded, {folder}/" in log
     assert (

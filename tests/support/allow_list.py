@@ -5,12 +5,14 @@ A line is a node id from tests/compat. A test that is given up or renamed leaves
 
 from __future__ import annotations
 
+import pathlib
 import subprocess
 
 from tests.support.processes import ROOT
 
 PATH = ROOT / "tests" / "compat" / "allow.txt"
 
+_NAME = str(PATH.relative_to(ROOT))
 _REMOVED = "removed: "
 
 
@@ -31,11 +33,27 @@ def lost(history: str, text: str) -> set[str]:
     return allowed(added) - allowed(text) - set(removed(text))
 
 
-def history() -> str | None:
-    """Return all patches of the list that this checkout knows of; None outside a git checkout."""
-    command = ["git", "log", "-p", "--format=", "--", str(PATH.relative_to(ROOT))]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return None if done.returncode else done.stdout
+class IncompleteHistory(Exception):
+    """This clone does not know who added which line; the message names the remedy."""
+
+
+def history(root: pathlib.Path = ROOT) -> str | None:
+    """Return all patches of the list, also those of merges; None outside a git checkout. Raises IncompleteHistory."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
+
+    try:
+        shallow = git("rev-parse", "--is-shallow-repository")
+    except subprocess.CalledProcessError:
+        return None
+    if shallow != "false\n":
+        raise IncompleteHistory(
+            f"{root} is a shallow clone: a lost line of {_NAME} would pass unnoticed. Fetch the rest of the history: "
+            "git fetch --unshallow"
+        )
+    # By default git leaves out the patches of merges, and a branch of which a merge has kept nothing.
+    return git("log", "-p", "--full-history", "--diff-merges=first-parent", "--format=", "--", _NAME)
 
 
 def _lines(text: str) -> list[str]:

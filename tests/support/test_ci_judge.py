@@ -176,6 +176,11 @@ def test_the_lists_name_tests_that_there_are() -> None:
         assert "*" in name or f"def {name}(" in (ROOT / path).read_text(), pattern
 
 
+def test_what_must_run_is_named_test_by_test() -> None:
+    """Any one test of a file would satisfy a line that ends in `::*`."""
+    assert [line for line in lines_of(MUST_RUN.read_text()) if line.endswith("::*")] == []
+
+
 def test_ci_runs_every_test_in_one_of_its_two_blocks_and_judges_all() -> None:
     fast = re.search(r"pytest -q -m '([^']*)' \$\(ARGS\)", (ROOT / "Makefile").read_text())
     script = (ROOT / ".ci" / "run").read_text()

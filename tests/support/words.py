@@ -55,7 +55,11 @@ ALLOWED_TEXTS = {
     ("spark_jobs/jobs/two_topics.py", "paid"): "a column and a topic in an example about payments",
 }
 """Words of IN_TEXTS that stay in a module, each with its reason."""
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md")
+DOCUMENTS = (
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md"),
+    *("config/**/*.tsv", "config/**/*.properties", "docs/*.service"),
+)
+"""Files whose text users read; `gregor configs --describe` has the help texts of the tables."""
 LIST_OF_REPLACED_WORDS = "## Use this instead"
 """The heading of the part of docs/glossary.md that must contain them."""
 
@@ -160,13 +164,26 @@ def prose(document: str) -> str:
     )
 
 
+def echoed(makefile: str) -> str:
+    """Return the texts that the commands of a makefile print, in as many lines."""
+    return "\n".join(
+        " ".join(single or double for single, double in re.findall(r"\becho (?:'([^']*)'|\"([^\"]*)\")", line))
+        for line in makefile.split("\n")
+    )
+
+
 def banned_in_documents() -> list[str]:
-    """Return place and words of every replaced word in the documents."""
-    return [
-        f"{path.relative_to(ROOT)}:{line + 1}: {word}"
+    """Return place and words of every replaced word in the documents, and in what `make` prints."""
+    texts_by_path = {
+        path: prose(path.read_text().partition(LIST_OF_REPLACED_WORDS)[0])
         for pattern in DOCUMENTS
         for path in sorted(ROOT.glob(pattern))
-        for line, word in in_text(prose(path.read_text().partition(LIST_OF_REPLACED_WORDS)[0]))
+    }
+    texts_by_path[ROOT / "Makefile"] = echoed((ROOT / "Makefile").read_text())
+    return [
+        f"{path.relative_to(ROOT)}:{line + 1}: {word}"
+        for path, text in texts_by_path.items()
+        for line, word in in_text(text)
     ]
 
 

@@ -49,6 +49,7 @@ from gregor.protocol.messages import (
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
+    from gregor.protocol.topic_partition import TopicPartitionKey
     from gregor.protocol.turns import Steps
 
 _DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -99,7 +100,7 @@ def leader_and_isr(request: LeaderAndIsrRequest, version: int) -> Steps[LeaderAn
 
 
 def stop_replica(request: StopReplicaRequest, version: int) -> Steps[StopReplicaResponse]:
-    named: Iterable[tuple[str, int]]
+    named: Iterable[TopicPartitionKey]
     if version < 1:
         named = ((one.topic_name, one.partition_index) for one in request.ungrouped_partitions)
     elif version < 3:

@@ -26,7 +26,7 @@ class FakeLog:
 
 class FakePartition:
     def __init__(self) -> None:
-        self.delayed = DelayedOperations()
+        self.delayed = DelayedOperations("orders", 0)
         self.log: Any = FakeLog()
         self.leadership = SimpleNamespace(log=self.log)
         self.leader_epoch = 0

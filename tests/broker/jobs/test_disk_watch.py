@@ -158,11 +158,27 @@ def test_a_bad_file_takes_only_its_partition_offline(tmp_path: Path, ended: list
     harness.stop()
 
 
-def test_limits_of_the_process_take_nothing_offline(tmp_path: Path, ended: list[int]) -> None:
+def test_an_error_of_a_folder_that_works_is_logged_with_the_folder(
+    tmp_path: Path, ended: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    harness = filled(tmp_path)
+    folder = harness.broker.logs.folders[0]
+    harness.broker.logs.disk_errors.report(folder, None, PermissionError(errno.EACCES, "Permission denied", "a-file"))
+    harness.until(lambda: "Permission denied: 'a-file'" in caplog.text)
+    (line,) = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")
+    assert line.startswith(f"{folder.path} stays online") and "Check owner and permissions" in line
+    harness.stop()
+
+
+def test_limits_of_the_process_take_nothing_offline(
+    tmp_path: Path, ended: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
     harness = filled(tmp_path)
     log = harness.broker.logs.logs["orders", 0]
     harness.broker.logs.log_failed(log, OSError(errno.EMFILE, "Too many open files"))
     harness.turn()
+    (line,) = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")
+    assert line.startswith(f"{log.directory} stays online") and "Too many open files" in line and "ulimit -n" in line
     assert errors(harness) == dict.fromkeys(range(4), (0, 0))
     harness.stop()
 

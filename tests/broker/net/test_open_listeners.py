@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import MetadataRequest
 from gregor.replication.admin.configs import replacement
@@ -154,6 +156,25 @@ def test_a_stored_address_in_use_is_left_aside_until_it_is_free(
                 client.writer.close()
         async with World(tmp_path) as world:
             assert world.server.listeners.ports == {"PLAINTEXT": busy}
+
+    run(test())
+
+
+def test_stored_addresses_that_the_other_settings_need_stay(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def contradict(*_: object) -> NoReturn:
+        raise ConfigError("inter.broker.listener.name", "OTHER", "must be one of the listeners")
+
+    async def test() -> None:
+        busy = free_port()
+        async with World(tmp_path) as world:
+            await set_listeners(world, f"PLAINTEXT://127.0.0.1:{busy}")
+        monkeypatch.setattr(BrokerConfig, "drop_dynamic", contradict)
+        with socket.create_server(("127.0.0.1", busy)), pytest.raises(OSError, match="cannot be bound"):
+            await World(tmp_path).server.start()
+        (line,) = (text for text in caplog.messages if "inter.broker.listener.name=OTHER" in text)
+        assert line.startswith("the dynamic ones of the settings listeners, ") and "Free the addresses" in line
 
     run(test())
 

@@ -20,7 +20,7 @@ class Led:
 
     def __init__(self, replicas: list[int], isr: list[int] | None = None, min_insync_replicas: int = 1) -> None:
         self.log: Any = CountingLog(log_end_offset=10, min_insync_replicas=min_insync_replicas)
-        self.delayed = DelayedOperations()
+        self.delayed = DelayedOperations("orders", 0)
         self.in_sync = InSyncReplicas(0, 30_000, lambda _broker_id: True)
         self.in_sync.assign(replicas, replicas if isr is None else isr)
         self.in_sync.begin_epoch(10, True, NOW_MS)

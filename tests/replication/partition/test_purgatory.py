@@ -83,7 +83,10 @@ def test_a_failing_callback_keeps_no_other_from_its_call(caplog: pytest.LogCaptu
     partition.leadership.when_committed(1, called.append)
     partition.leadership.update_follower(1, 1, NOW)
     assert called == [ErrorCode.NONE, "watcher"]
-    assert len(caplog.records) == 2
+    commit, watcher = (record.getMessage() for record in caplog.records)
+    name = f"{partition.topic}-{partition.partition}: "
+    assert commit.startswith(name) and "below offset 1 (outcome: NONE)" in commit and "RuntimeError('broken')" in commit
+    assert watcher.startswith(name) and "RuntimeError('broken')" in watcher
 
 
 def test_a_partition_may_go_offline_inside_a_callback() -> None:
