@@ -213,7 +213,7 @@ class _Reader:
         return KerberosSettings(login, KerberosRules(rules, rules_key), key)
 
     def _jwks(self) -> JwksSettings | None:
-        key, url = self._found(_JWKS)
+        key, url = self._found(_JWKS, "OAUTHBEARER")
         entry = self.jaas.get("OAUTHBEARER")
         if not url:
             if entry is not None and any(option.startswith(_UNSECURED) for option in entry.options):
@@ -233,7 +233,7 @@ class _Reader:
             self._check_tls(dict(tls_texts))
 
         def value(key: str) -> Any:
-            return self._found(key)[1]
+            return self._found(key, "OAUTHBEARER")[1]
 
         return JwksSettings(
             url=url,

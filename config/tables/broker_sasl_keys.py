@@ -173,7 +173,12 @@ SASL_LISTENER_KEYS = tuple(
     for one in (*_SASL, *_OAUTHBEARER, *_KERBEROS, *_LOGIN)
     if one.key != "connection.failed.authentication.delay.ms"
 )
-MECHANISM_KEYS = ("sasl.jaas.config", "sasl.server.callback.handler.class", "connections.max.reauth.ms")
+MECHANISM_KEYS = (
+    "sasl.jaas.config",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+    *(one.key for one in _OAUTHBEARER),
+)
 _PREFIXES = tuple(f"{name.lower()}." for name in MECHANISM_NAMES)
 
 

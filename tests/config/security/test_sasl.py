@@ -118,6 +118,24 @@ def test_key_set_of_an_identity_provider() -> None:
     assert (found.url, found.audiences, found.clock_skew_s) == ("https://a/keys", {"x", "y"}, 30)
 
 
+def test_each_setting_of_tokens_may_be_one_of_the_mechanism_of_a_listener() -> None:
+    mechanism = f"{PREFIX}oauthbearer."
+    broker = config(
+        {
+            f"{PREFIX}sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{mechanism}sasl.oauthbearer.jwks.endpoint.url": "https://own/keys",
+            f"{PREFIX}sasl.oauthbearer.jwks.endpoint.url": "https://listener/keys",
+            f"{mechanism}sasl.oauthbearer.expected.audience": "x",
+            f"{mechanism}sasl.oauthbearer.expected.issuer": "me",
+            f"{mechanism}sasl.oauthbearer.clock.skew.seconds": "5",
+        }
+    )
+    found = SaslSettings.of_listener(broker, "INSIDE").jwks
+    assert found is not None
+    assert (found.url, found.audiences, found.issuer, found.clock_skew_s) == ("https://own/keys", {"x"}, "me", 5)
+    assert broker.notes == broker.warnings == []
+
+
 def test_options_of_the_login_module_are_the_tls_of_the_keys_and_are_checked_at_the_start(tmp_path: Path) -> None:
     key = f"{PREFIX}oauthbearer.sasl.jaas.config"
     module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
