@@ -67,7 +67,10 @@ _OAUTHBEARER = (
         "Difference of clocks that is granted to a token.",
     ),
     ConfigDef(
-        "sasl.oauthbearer.expected.audience", "list", [], "Audiences of which a token must name one; empty: any."
+        "sasl.oauthbearer.expected.audience",
+        "list",
+        [],
+        "Audiences of which a token must name one; empty: only tokens that name none are valid.",
     ),
     ConfigDef("sasl.oauthbearer.expected.issuer", "string", None, "Issuer that a token must name; unset: any."),
     ConfigDef("sasl.oauthbearer.scope.claim.name", "string", "scope", "Claim that has the scopes of a token."),
