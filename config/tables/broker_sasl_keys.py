@@ -73,6 +73,12 @@ _OAUTHBEARER = (
         "Audiences of which a token must name one; empty: only tokens that name none are valid.",
     ),
     ConfigDef("sasl.oauthbearer.expected.issuer", "string", None, "Issuer that a token must name; unset: any."),
+    ConfigDef(
+        "sasl.oauthbearer.jwt.validator.class",
+        "class",
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+        "Class that checks tokens. gregor has only Apache Kafka's DefaultJwtValidator and BrokerJwtValidator.",
+    ),
     ConfigDef("sasl.oauthbearer.scope.claim.name", "string", "scope", "Claim that has the scopes of a token."),
     ConfigDef("sasl.oauthbearer.sub.claim.name", "string", "sub", "Claim that has the name of the client."),
 )
