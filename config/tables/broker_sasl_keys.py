@@ -10,6 +10,7 @@ from __future__ import annotations
 from gregor.config.definitions import PER_BROKER, ConfigDef
 from gregor.config.validators import at_least
 
+LISTENER_PREFIX = "listener.name."
 MECHANISM_NAMES = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 _SASL = (
@@ -191,9 +192,15 @@ MECHANISM_KEYS = (
 _PREFIXES = tuple(f"{name.lower()}." for name in MECHANISM_NAMES)
 
 
-def without_mechanism(key: str) -> str:
-    """Return one of MECHANISM_KEYS that stands behind a mechanism's name; any other text as it is."""
+def listener_key(key: str) -> str:
+    """Return <setting> of a key listener.name.<name>.<setting>; "" for other keys.
+
+    The setting may stand behind a mechanism's name if it is one of MECHANISM_KEYS.
+    """
+    if not key.startswith(LISTENER_PREFIX):
+        return ""
+    setting = key[len(LISTENER_PREFIX) :].partition(".")[2]
     for prefix in _PREFIXES:
-        if key.startswith(prefix) and key[len(prefix) :] in MECHANISM_KEYS:
-            return key[len(prefix) :]
-    return key
+        if setting.startswith(prefix) and setting[len(prefix) :] in MECHANISM_KEYS:
+            return setting[len(prefix) :]
+    return setting
