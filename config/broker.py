@@ -17,7 +17,7 @@ from gregor.config.listeners import Listener
 from gregor.config.properties import PropertiesError, load_properties
 from gregor.config.protection import ALLOW_UNPROTECTED, missing_protection
 from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
-from gregor.config.tables.broker_sasl_keys import SASL_LISTENER_KEYS, without_mechanism
+from gregor.config.tables.broker_sasl_keys import LISTENER_PREFIX, SASL_LISTENER_KEYS, listener_key
 from gregor.config.tables.broker_security_keys import LISTENER_SECURITY_KEYS, STORE_KEYS
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES
 from gregor.config.tables.no_effect_keys import keys_without_effect
@@ -28,7 +28,6 @@ STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"
 DYNAMIC_DEFAULT_BROKER_CONFIG = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
 
-LISTENER_PREFIX = "listener.name."
 _NUMBERS = ("short", "int", "long", "double")
 # Settings that can have another value for a single listener, as listener.name.<name in lower case>.<key>.
 LISTENER_KEYS = ("max.connections", "max.connection.creation.rate", *LISTENER_SECURITY_KEYS, *SASL_LISTENER_KEYS)
@@ -368,11 +367,6 @@ def read_file(path: str | None) -> dict[str, str]:
         return load_properties(path) if path is not None else {}
     except PropertiesError as error:
         raise ConfigError("file", path, str(error)) from None
-
-
-def listener_key(key: str) -> str:
-    """Return <setting> of a key listener.name.<name>.<setting>; "" for other keys."""
-    return without_mechanism(key[len(LISTENER_PREFIX) :].partition(".")[2]) if key.startswith(LISTENER_PREFIX) else ""
 
 
 def broker_definition(key: str) -> ConfigDef | None:

@@ -18,10 +18,10 @@ from gregor.config.broker import (
     STATIC_BROKER_CONFIG,
     BrokerConfig,
     broker_definition,
-    listener_key,
 )
 from gregor.config.definitions import LISTED, READ_ONLY, ConfigDef, ConfigError
 from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
+from gregor.config.tables.broker_sasl_keys import listener_key
 from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.config.topic import broker_default

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from gregor.config.definitions import ConfigError
 from gregor.config.tables.authorizer_keys import AUTHORIZER_CLASSES
+from gregor.config.tables.broker_sasl_keys import listener_key
 
 ALLOW_UNPROTECTED = "gregor.allow.unprotected"
 
@@ -26,9 +27,19 @@ WARNED_KEYS = {
     "create.topic.policy.class.name": "gregor has no policies, so every legal topic is created",
     "delegation.token.master.key": "Apache Kafka 4 has removed it; set delegation.token.secret.key instead",
     "principal.builder.class": "gregor loads no Java classes; a principal is what TLS or SASL has authenticated",
+    "security.providers": "gregor loads no Java classes; OpenSSL serves TLS, and gregor itself SASL",
+    "ssl.trustmanager.algorithm": "OpenSSL checks certificates, by the chain of their authorities, as PKIX does",
 }
+# Those that Apache Kafka reads for a single listener, too, as listener.name.<name>.<key>.
+_OF_LISTENERS = ("principal.builder.class", "security.providers", "ssl.trustmanager.algorithm")
 # Texts that request no protection.
 _WITHOUT_PROTECTION = ("", "false")
+# Texts that request what gregor does.
+_SERVED = {
+    "authorizer.class.name": AUTHORIZER_CLASSES,
+    "principal.builder.class": ("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",),
+    "ssl.trustmanager.algorithm": ("PKIX",),
+}
 _SECRETS = ("delegation.token.master.key",)
 
 
@@ -39,8 +50,9 @@ def missing_protection(texts: Mapping[str, str], *, allowed: bool) -> dict[str, 
     """
     found: dict[str, str] = {}
     for key, text in texts.items():
-        reason = REFUSED_KEYS.get(key) or WARNED_KEYS.get(key)
-        if reason is None or text.strip().lower() in _WITHOUT_PROTECTION or text.strip() in AUTHORIZER_CLASSES:
+        base = own if (own := listener_key(key)) in _OF_LISTENERS else key
+        reason = REFUSED_KEYS.get(base) or WARNED_KEYS.get(base)
+        if reason is None or text.strip().lower() in _WITHOUT_PROTECTION or text.strip() in _SERVED.get(base, ()):
             continue
         if key in REFUSED_KEYS and not allowed:
             remedy = f"remove {key}, or set {ALLOW_UNPROTECTED}=true to start without this protection"

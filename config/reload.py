@@ -15,10 +15,10 @@ from gregor.config.broker import (
     BrokerConfig,
     broker_definition,
     known_names,
-    listener_key,
     nearest_key_hint,
 )
 from gregor.config.definitions import READ_ONLY, ConfigDef, ConfigError
+from gregor.config.tables.broker_sasl_keys import listener_key
 
 _OVERRIDDEN = {
     DYNAMIC_BROKER_CONFIG: "the dynamic setting of this broker",

@@ -46,10 +46,10 @@ def alter(changes: list[ConfigChange], *, validate_only: bool) -> None:
     for name, operation, level in changes:
         if operation == ConfigOperation.SET and level is not None:
             _logger(name).setLevel(LEVELS[level])
-            _log.warning("logger %s: the level was set to %s", name, level)
+            _log.info("logger %s: the level was set to %s", name, level)
         else:
             _logger(name).setLevel(logging.NOTSET)
-            _log.warning("logger %s: the level was reset to that of its parent", name)
+            _log.info("logger %s: the level was reset to that of its parent", name)
 
 
 def _check(name: str, operation: int, level: str | None, known: dict[str, str]) -> None:

@@ -71,7 +71,7 @@ class IdentityProvider:
                 continue
 
     def validate(self, token: str) -> BearerToken:
-        """Raises TokenRefused."""
+        """Check a token as Apache Kafka's BrokerJwtValidator does; raise TokenRefused."""
         header, claims, signed, signature = json_parts(token)
         key = self._key(header)
         if not key.verifies(header.get("alg"), signed, signature):
@@ -82,8 +82,10 @@ class IdentityProvider:
         audience = claims.get("aud")
         named = audience if isinstance(audience, list) else [audience]
         audiences = {one for one in named if isinstance(one, str)}
-        if settings.audiences and not settings.audiences & audiences:
+        if (settings.audiences or audience is not None) and not settings.audiences & audiences:
             raise TokenRefused("it is for none of sasl.oauthbearer.expected.audience")
+        if claims.get("iat") is None:
+            raise TokenRefused("it has no time of issue (iat)")
         return checked_claims(
             claims,
             self._clock_ms() / 1000,

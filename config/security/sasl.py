@@ -25,6 +25,10 @@ _MODULES = {
 }
 _NEEDING_JAAS = ("PLAIN", "GSSAPI")
 _OAUTH_VALIDATOR = "OAuthBearerValidatorCallbackHandler"
+_VALIDATOR = "sasl.oauthbearer.jwt.validator.class"
+_BROKER_VALIDATOR = "org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator"
+_DEFAULT_VALIDATOR = "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"
+"""With the address of keys it is BrokerJwtValidator, which checks what gregor checks."""
 _UNSECURED = "unsecured"
 _JAAS = "sasl.jaas.config"
 _HANDLER = "sasl.server.callback.handler.class"
@@ -213,10 +217,18 @@ class _Reader:
         return KerberosSettings(login, KerberosRules(rules, rules_key), key)
 
     def _jwks(self) -> JwksSettings | None:
-        key, url = self._found(_JWKS)
+        validator_key, validator = self._found(_VALIDATOR, "OAUTHBEARER")
+        if validator not in ("", _DEFAULT_VALIDATOR, _BROKER_VALIDATOR):
+            raise ConfigError(
+                validator_key,
+                validator,
+                "gregor runs no classes of Java and checks tokens itself, as BrokerJwtValidator does: remove it",
+            )
+        key, url = self._found(_JWKS, "OAUTHBEARER")
         entry = self.jaas.get("OAUTHBEARER")
         if not url:
-            if entry is not None and any(option.startswith(_UNSECURED) for option in entry.options):
+            unsecured = entry is not None and any(option.startswith(_UNSECURED) for option in entry.options)
+            if unsecured and validator != _BROKER_VALIDATOR:
                 return None
             raise ConfigError(
                 key,
@@ -233,7 +245,7 @@ class _Reader:
             self._check_tls(dict(tls_texts))
 
         def value(key: str) -> Any:
-            return self._found(key)[1]
+            return self._found(key, "OAUTHBEARER")[1]
 
         return JwksSettings(
             url=url,

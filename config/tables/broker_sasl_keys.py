@@ -10,6 +10,7 @@ from __future__ import annotations
 from gregor.config.definitions import PER_BROKER, ConfigDef
 from gregor.config.validators import at_least
 
+LISTENER_PREFIX = "listener.name."
 MECHANISM_NAMES = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 _SASL = (
@@ -67,9 +68,18 @@ _OAUTHBEARER = (
         "Difference of clocks that is granted to a token.",
     ),
     ConfigDef(
-        "sasl.oauthbearer.expected.audience", "list", [], "Audiences of which a token must name one; empty: any."
+        "sasl.oauthbearer.expected.audience",
+        "list",
+        [],
+        "Audiences of which a token must name one; empty: only tokens that name none are valid.",
     ),
     ConfigDef("sasl.oauthbearer.expected.issuer", "string", None, "Issuer that a token must name; unset: any."),
+    ConfigDef(
+        "sasl.oauthbearer.jwt.validator.class",
+        "class",
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+        "Class that checks tokens. gregor has only Apache Kafka's DefaultJwtValidator and BrokerJwtValidator.",
+    ),
     ConfigDef("sasl.oauthbearer.scope.claim.name", "string", "scope", "Claim that has the scopes of a token."),
     ConfigDef("sasl.oauthbearer.sub.claim.name", "string", "sub", "Claim that has the name of the client."),
 )
@@ -173,13 +183,24 @@ SASL_LISTENER_KEYS = tuple(
     for one in (*_SASL, *_OAUTHBEARER, *_KERBEROS, *_LOGIN)
     if one.key != "connection.failed.authentication.delay.ms"
 )
-MECHANISM_KEYS = ("sasl.jaas.config", "sasl.server.callback.handler.class", "connections.max.reauth.ms")
+MECHANISM_KEYS = (
+    "sasl.jaas.config",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+    *(one.key for one in _OAUTHBEARER),
+)
 _PREFIXES = tuple(f"{name.lower()}." for name in MECHANISM_NAMES)
 
 
-def without_mechanism(key: str) -> str:
-    """Return one of MECHANISM_KEYS that stands behind a mechanism's name; any other text as it is."""
+def listener_key(key: str) -> str:
+    """Return <setting> of a key listener.name.<name>.<setting>; "" for other keys.
+
+    The setting may stand behind a mechanism's name if it is one of MECHANISM_KEYS.
+    """
+    if not key.startswith(LISTENER_PREFIX):
+        return ""
+    setting = key[len(LISTENER_PREFIX) :].partition(".")[2]
     for prefix in _PREFIXES:
-        if key.startswith(prefix) and key[len(prefix) :] in MECHANISM_KEYS:
-            return key[len(prefix) :]
-    return key
+        if setting.startswith(prefix) and setting[len(prefix) :] in MECHANISM_KEYS:
+            return setting[len(prefix) :]
+    return setting

@@ -21,6 +21,8 @@ WARNED = {
     "create.topic.policy.class.name": "com.example.Policy",
     "delegation.token.master.key": "abc",
     "principal.builder.class": "com.example.Principals",
+    "security.providers": "com.example.Provider",
+    "ssl.trustmanager.algorithm": "SunX509",
 }
 
 
@@ -66,6 +68,20 @@ def test_a_missing_limit_or_rule_is_a_warning_that_stands_first(key: str, text: 
     assert config.notes == []
 
 
+@pytest.mark.parametrize("base", ["principal.builder.class", "security.providers", "ssl.trustmanager.algorithm"])
+def test_the_setting_of_a_single_listener_is_a_warning_as_that_of_all(base: str) -> None:
+    key = f"listener.name.plaintext.{base}"
+    config = BrokerConfig({key: WARNED[base]})
+    assert config.warnings == [f"UNPROTECTED: {key}={WARNED[base]} has no effect: {WARNED_KEYS[base]}"]
+    assert config.notes == []
+
+
+@pytest.mark.parametrize("key", ["create.topic.policy.class.name", "authorizer.class.name"])
+def test_a_setting_that_no_listener_can_have_requests_nothing_for_one(key: str) -> None:
+    config = BrokerConfig({f"listener.name.plaintext.{key}": "com.example.Class"})
+    assert config.warnings == []
+
+
 @pytest.mark.parametrize("key", sorted({**REFUSED, **WARNED}))
 def test_an_empty_text_asks_for_nothing(key: str) -> None:
     assert BrokerConfig({key: ""}).warnings == []
@@ -76,6 +92,15 @@ def test_values_that_ask_for_nothing() -> None:
     config = BrokerConfig(texts)
     assert config.warnings == []
     assert config.notes == []
+
+
+def test_what_java_does_without_the_setting_asks_for_nothing() -> None:
+    texts = {
+        "ssl.trustmanager.algorithm": "PKIX",
+        "listener.name.plaintext.ssl.trustmanager.algorithm": "PKIX",
+        "principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+    }
+    assert BrokerConfig(texts).warnings == []
 
 
 def test_each_of_these_settings_is_one_without_effect() -> None:

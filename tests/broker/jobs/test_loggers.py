@@ -35,6 +35,15 @@ def test_levels_both_ways(logger: logging.Logger) -> None:
     assert loggers.levels()[NAME] == loggers.levels()["root"] == "ERROR"
 
 
+def test_a_change_is_a_normal_event_in_the_log(logger: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    loggers.alter([ConfigChange(NAME, SET, "DEBUG"), ConfigChange(NAME, DELETE)], validate_only=False)
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("INFO", f"logger {NAME}: the level was set to DEBUG"),
+        ("INFO", f"logger {NAME}: the level was reset to that of its parent"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

@@ -24,15 +24,15 @@ from tests.support.identity_provider import identity_provider
 from tests.support.web_tokens import key_set, number, text_of
 
 NOW_S = 1_700_000_000
-CLAIMS = {"sub": "alice", "exp": NOW_S + 60, "iss": "me", "aud": ["gregor", "x"]}
+CLAIMS = {"sub": "alice", "exp": NOW_S + 60, "iat": NOW_S, "iss": "me", "aud": ["gregor", "x"]}
 LIMIT_S = 60.0
 token = functools.partial(web_tokens.token, claims=CLAIMS)
 
 
 class Subject:
-    def __init__(self, *answers: bytes | Exception) -> None:
+    def __init__(self, *answers: bytes | Exception, audiences: tuple[str, ...]) -> None:
         self.answers = list(answers)
-        settings = JwksSettings("https://a", 3_600_000, 1, 1, 30, frozenset({"gregor"}), "me", "scope", "sub")
+        settings = JwksSettings("https://a", 3_600_000, 1, 1, 30, frozenset(audiences), "me", "scope", "sub")
         self.provider = IdentityProvider(settings, lambda: NOW_S * 1000, self.run)
 
     async def run(self, read: Callable[[str], bytes], url: str) -> bytes:
@@ -53,9 +53,11 @@ class Subject:
             return False
 
 
-def running(check: Callable[[Subject], Any], *answers: bytes | Exception) -> None:
+def running(
+    check: Callable[[Subject], Any], *answers: bytes | Exception, audiences: tuple[str, ...] = ("gregor",)
+) -> None:
     async def run() -> None:
-        subject = Subject(*answers)
+        subject = Subject(*answers, audiences=audiences)
         following = asyncio.ensure_future(subject.provider.follow())
         try:
             await check(subject)
@@ -92,6 +94,7 @@ def test_tokens_that_are_refused() -> None:
         token("RS256", claims={**CLAIMS, "aud": 5}): "expected.audience",
         token("RS256", claims={**CLAIMS, "aud": {"gregor": 1}}): "expected.audience",
         token("RS256", claims={**CLAIMS, "exp": NOW_S - 60}): "expired",
+        token("RS256", claims={**CLAIMS, "iat": None}): "no time of issue",
     }
 
     async def check(subject: Subject) -> None:
@@ -101,6 +104,17 @@ def test_tokens_that_are_refused() -> None:
                 subject.provider.validate(text)
 
     running(check, key_set("r", "e"))
+
+
+@pytest.mark.parametrize(("audience", "accepted"), [(None, True), ("gregor", False), ([], False)])
+def test_a_token_for_an_audience_needs_an_expected_one(audience: object, accepted: bool) -> None:
+    """As Apache Kafka's BrokerJwtValidator: without expected audiences only tokens that name none are valid."""
+
+    async def check(subject: Subject) -> None:
+        await subject.until(lambda: subject.accepts(token("RS256", claims={**CLAIMS, "aud": None})))
+        assert subject.accepts(token("RS256", claims={**CLAIMS, "aud": audience})) is accepted
+
+    running(check, key_set("r"), audiences=())
 
 
 def test_keys_are_read_again_after_a_failure_and_for_an_unknown_key() -> None:

@@ -118,6 +118,54 @@ def test_key_set_of_an_identity_provider() -> None:
     assert (found.url, found.audiences, found.clock_skew_s) == ("https://a/keys", {"x", "y"}, 30)
 
 
+def test_each_setting_of_tokens_may_be_one_of_the_mechanism_of_a_listener() -> None:
+    mechanism = f"{PREFIX}oauthbearer."
+    broker = config(
+        {
+            f"{PREFIX}sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{mechanism}sasl.oauthbearer.jwks.endpoint.url": "https://own/keys",
+            f"{PREFIX}sasl.oauthbearer.jwks.endpoint.url": "https://listener/keys",
+            f"{mechanism}sasl.oauthbearer.expected.audience": "x",
+            f"{mechanism}sasl.oauthbearer.expected.issuer": "me",
+            f"{mechanism}sasl.oauthbearer.clock.skew.seconds": "5",
+        }
+    )
+    found = SaslSettings.of_listener(broker, "INSIDE").jwks
+    assert found is not None
+    assert (found.url, found.audiences, found.issuer, found.clock_skew_s) == ("https://own/keys", {"x"}, "me", 5)
+    assert broker.notes == broker.warnings == []
+
+
+VALIDATOR = "sasl.oauthbearer.jwt.validator.class"
+OF_KAFKA = "org.apache.kafka.common.security.oauthbearer."
+SIGNED = {"sasl.enabled.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url": "https://a/keys"}
+
+
+@pytest.mark.parametrize("key", [VALIDATOR, f"{PREFIX}{VALIDATOR}", f"{PREFIX}oauthbearer.{VALIDATOR}"])
+@pytest.mark.parametrize("name", ["my.StrictValidator", f"{OF_KAFKA}ClientJwtValidator", "my.BrokerJwtValidator"])
+def test_another_validator_of_tokens_stops_the_start(key: str, name: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config({**SIGNED, key: name, "gregor.allow.unprotected": "true"})
+    assert str(refused.value) == (
+        f"{key}={name}: gregor runs no classes of Java and checks tokens itself, as BrokerJwtValidator does: remove it"
+    )
+
+
+@pytest.mark.parametrize("key", [VALIDATOR, f"{PREFIX}{VALIDATOR}", f"{PREFIX}oauthbearer.{VALIDATOR}"])
+@pytest.mark.parametrize("name", ["", f"{OF_KAFKA}DefaultJwtValidator", f"{OF_KAFKA}BrokerJwtValidator"])
+def test_a_validator_that_checks_what_gregor_checks_is_accepted(key: str, name: str) -> None:
+    broker = config({**SIGNED, key: name})
+    assert broker.notes == broker.warnings == []
+
+
+def test_a_validator_of_signed_tokens_accepts_no_unsecured_ones() -> None:
+    module = "x.OAuthBearerLoginModule required unsecuredValidatorPrincipalClaimName=sub;"
+    texts = {"sasl.enabled.mechanisms": "OAUTHBEARER", f"{PREFIX}oauthbearer.sasl.jaas.config": module}
+    with pytest.raises(ConfigError, match=r"jwks.endpoint.url=: is not set, so no token could be verified"):
+        config({**texts, VALIDATOR: f"{OF_KAFKA}BrokerJwtValidator"})
+    config({**texts, VALIDATOR: f"{OF_KAFKA}DefaultJwtValidator"})
+
+
 def test_options_of_the_login_module_are_the_tls_of_the_keys_and_are_checked_at_the_start(tmp_path: Path) -> None:
     key = f"{PREFIX}oauthbearer.sasl.jaas.config"
     module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
