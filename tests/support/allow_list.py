@@ -33,27 +33,13 @@ def lost(history: str, text: str) -> set[str]:
     return allowed(added) - allowed(text) - set(removed(text))
 
 
-class IncompleteHistory(Exception):
-    """This clone does not know who added which line; the message names the remedy."""
-
-
 def history(root: pathlib.Path = ROOT) -> str | None:
-    """Return all patches of the list, also those of merges; None outside a git checkout. Raises IncompleteHistory."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
-
-    try:
-        shallow = git("rev-parse", "--is-shallow-repository")
-    except subprocess.CalledProcessError:
-        return None
-    if shallow != "false\n":
-        raise IncompleteHistory(
-            f"{root} is a shallow clone: a lost line of {_NAME} would pass unnoticed. Fetch the rest of the history: "
-            "git fetch --unshallow"
-        )
+    """Return all patches of the list that this checkout knows of, also those of merges; None outside a git checkout. A
+    shallow clone knows the newest lines only."""
     # By default git leaves out the patches of merges, and a branch of which a merge has kept nothing.
-    return git("log", "-p", "--full-history", "--diff-merges=first-parent", "--format=", "--", _NAME)
+    command = ["git", "log", "-p", "--full-history", "--diff-merges=first-parent", "--format=", "--", _NAME]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    return None if done.returncode else done.stdout
 
 
 def _lines(text: str) -> list[str]:

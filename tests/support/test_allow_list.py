@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.support.allow_list import PATH, IncompleteHistory, allowed, history, lost, removed
+from tests.support.allow_list import PATH, allowed, history, lost, removed
 from tests.support.processes import ROOT
 
 HISTORY = """
@@ -69,15 +69,6 @@ def test_lines_that_only_a_merge_added_or_dropped_are_known(tmp_path: pathlib.Pa
     known = history(repository.root)
     assert known is not None
     assert lost(known, repository.path.read_text()) == {"of-the-branch", "of-the-merge", "of-the-dropped"}
-
-
-def test_a_shallow_clone_is_no_proof(tmp_path: pathlib.Path) -> None:
-    repository = Repository(tmp_path / "repository")
-    for lines in (("one", "two"), ("one",)):
-        repository.commit(*lines)
-    repository.git("clone", "-q", "--depth", "1", repository.root.as_uri(), str(tmp_path / "shallow"))
-    with pytest.raises(IncompleteHistory, match="git fetch --unshallow"):
-        history(tmp_path / "shallow")
 
 
 def test_a_removal_names_its_reason_and_a_test_that_is_not_listed() -> None:
