@@ -156,7 +156,7 @@ def test_a_parallel_run_is_judged_like_any_other(tmp_path: pathlib.Path) -> None
             env=clean_environment(),
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=200,
         )
         found.append(sorted(read_results(results.read_text())))
     assert found[0] == found[1]
