@@ -13,11 +13,11 @@ from typing import Any
 from gregor.config.addresses import OLD_ADDRESS_KEYS, Addresses, resolve_addresses
 from gregor.config.cross_field import check_change, check_cross_field
 from gregor.config.definitions import CLUSTER_WIDE, PER_BROKER, READ_ONLY, ConfigDef, ConfigError
-from gregor.config.listeners import Listener
+from gregor.config.listeners import LISTENER_PREFIX, Listener
 from gregor.config.properties import PropertiesError, load_properties
 from gregor.config.protection import ALLOW_UNPROTECTED, missing_protection
 from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
-from gregor.config.tables.broker_sasl_keys import LISTENER_PREFIX, SASL_LISTENER_KEYS, listener_key
+from gregor.config.tables.broker_sasl_keys import SASL_LISTENER_KEYS, listener_key
 from gregor.config.tables.broker_security_keys import LISTENER_SECURITY_KEYS, STORE_KEYS
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES
 from gregor.config.tables.no_effect_keys import keys_without_effect

@@ -13,6 +13,8 @@ from typing import NamedTuple
 from gregor.config.definitions import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+LISTENER_PREFIX = "listener.name."
+"""Of a setting for one listener: the prefix, its name in lower case, a dot, and the key."""
 METRICS_LISTENER = "gregor.metrics.listener"
 METRICS_PASSWORD_FILE = "gregor.metrics.password.file"
 _HOST_CHARS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")

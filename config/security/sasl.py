@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gregor.config.definitions import ConfigError
+from gregor.config.listeners import LISTENER_PREFIX
 from gregor.config.security.jaas import KERBEROS_MODULE, JaasEntry, JaasError, KerberosLogin, parse_jaas
 from gregor.config.security.principal_rules import KERBEROS_KEY, KerberosRules
 
-LISTENER_PREFIX = "listener.name."
 _USER = "user_"
 _MODULES = {
     "PLAIN": "PlainLoginModule",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gregor.config.definitions import ConfigError
-from gregor.config.listeners import Listener
+from gregor.config.listeners import LISTENER_PREFIX, Listener
 
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 """The security protocols of listeners whose connections are encrypted."""
@@ -130,7 +130,7 @@ class TlsSettings:
         As in Apache Kafka, clients of SASL_SSL listeners need a certificate only where the listener's own
         ``ssl.client.auth`` requires it (``SaslChannelBuilder.sslClientAuthOverride``).
         """
-        prefix = f"listener.name.{listener_name.lower()}."
+        prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
 
         def value(key: str) -> Any:
             return config.listener_setting(listener_name, key)

@@ -8,9 +8,9 @@ of MECHANISM_KEYS for a mechanism of it, as listener.name.<name>.<mechanism in l
 from __future__ import annotations
 
 from gregor.config.definitions import PER_BROKER, ConfigDef
+from gregor.config.listeners import LISTENER_PREFIX
 from gregor.config.validators import at_least
 
-LISTENER_PREFIX = "listener.name."
 MECHANISM_NAMES = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 _SASL = (

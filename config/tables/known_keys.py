@@ -6,6 +6,8 @@ The names are those of 3.9.1 (ZooKeeper mode) and of older brokers' stock files;
 
 from __future__ import annotations
 
+from gregor.config.listeners import LISTENER_PREFIX
+
 _NAMES = """
 authorizer.zookeeper.url
 auto.include.jmx.reporter delegation.token.master.key eligible.leader.replicas.enable group.coordinator.new.enable
@@ -19,7 +21,7 @@ NO_EFFECT_KEYS = frozenset(_NAMES.split())
 
 # Prefixes of open families: settings of plug-ins, and known settings of single listeners.
 NO_EFFECT_PREFIXES = (
-    "listener.name.",
+    LISTENER_PREFIX,
     "rlmm.config.",
     "rsm.config.",
     "config.providers.",
