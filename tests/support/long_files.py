@@ -64,9 +64,10 @@ class LongFilesFirst(LoadFileScheduling):  # type: ignore[misc]
         """Return the test during which the worker's process ended. It has failed: pytest-xdist would run it again, in
         one process after the other if it ends or hangs each time."""
         units = self.assigned_work[node].values()
-        ended = next((name for unit in units for name, completed in unit.items() if not completed), None)
+        running = ((unit, name) for unit in units for name, completed in unit.items() if not completed)
+        unit, ended = next(running, ({}, None))
         if ended is not None:
-            next(unit for unit in units if ended in unit)[ended] = True
+            unit[ended] = True
         super().remove_node(node)
         return ended
 
