@@ -133,7 +133,7 @@ class Replicating:
         while True:
             await asyncio.sleep(every_s)
             turns = self._background.gate.turns()
-            for partition in list(self._replicas.partitions.values()):
+            for _, partition in self._replicas.partitions.walk():
                 await turns.next()
                 if not partition.is_leader:
                     continue
@@ -155,6 +155,6 @@ class Replicating:
     async def _check_high_watermarks(self) -> None:
         """A broker is gone: the high watermarks no longer wait for it."""
         turns = self._background.gate.turns()
-        for partition in list(self._replicas.partitions.values()):
+        for _, partition in self._replicas.partitions.walk():
             await turns.next()
             partition.leadership.check_progress(self._clock_ms())

@@ -208,8 +208,8 @@ class LogCleaner:
         """Return the logs on disks that are not full: a run needs room before it frees some, and appends need that,
         too."""
         full = {folder.path for folder in self._logs.folders if folder.full}
-        for log in list(self._logs.logs.values()):
-            if not full or (self._logs.get(log.topic, log.partition) is log and self._logs.folder_of(log) not in full):
+        for _, log in self._logs.logs.walk():
+            if not full or self._logs.folder_of(log) not in full:
                 yield log
 
     def _check(self, log: Log, now_ms: int, due: list[tuple[float, Log]]) -> bool:

@@ -131,10 +131,10 @@ class Maintenance:
             await asyncio.sleep(interval_s)
 
     def _all(self) -> Iterator[Log]:
-        return iter(list(self._logs.logs.values()))
+        return (log for _, log in self._logs.logs.walk())
 
     async def _choose(self, condition: Callable[[Log], bool]) -> list[Log]:
-        return await self._background.run_steps(_chosen(self._all(), condition))
+        return await self._background.run_steps(_chosen(self._logs.logs.marked(), condition))
 
     async def flush(self) -> None:
         """Flush the logs for which flush.ms or flush.messages is due, and rolled segments of the others."""
@@ -162,7 +162,6 @@ class Maintenance:
         """Write the recovery points that a truncation of a follower has lowered. The records that it appends there are
         not synced yet, and a start after a power cut must check them. Returns when the checkpoints are written."""
         async with self._checkpointing:
-            # The offsets first: of the thousands of logs, almost none was truncated.
             fell = await self._choose(lambda log: log.offsets.recovery_point_fell)
             if [log for log in fell if log.offsets.acknowledge_lower_recovery_point()]:
                 await self._write_checkpoints()

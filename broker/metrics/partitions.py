@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gregor.broker.metrics.family import GAUGE, Family
-from gregor.broker.metrics.kept_lines import KeptLines, batched
+from gregor.broker.metrics.kept_lines import KeptLines
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class PartitionLines:
         """Add the lines of all partitions; return the sums."""
         figures = Figures()
         known, blocks = self._known, list[_Block]()
-        for index, partitions in enumerate(batched(list(self._replicas.partitions.values()), ITEMS_PER_STEP)):
+        for index, partitions in enumerate(self._replicas.partitions.walk_blocks(ITEMS_PER_STEP)):
             states = _states(partitions)
             block = known[index] if index < len(known) else None
             if block is not None and block.states == states and block.partitions == partitions:

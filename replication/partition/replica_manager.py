@@ -15,6 +15,7 @@ from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 from gregor.protocol.topic_partition import TopicPartition, TopicPartitionKey
 from gregor.protocol.turns import Call, Steps
+from gregor.protocol.walkable_dict import WalkableDict
 from gregor.replication.partition.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
 from gregor.replication.traffic import Traffic
 from gregor.storage.folders.log_table import NewPartition
@@ -65,7 +66,7 @@ class ReplicaManager:
     ) -> None:
         """`folder_removed` is called with each renamed folder of a deleted partition, to be unlinked off the loop."""
         self.broker_id = broker_id
-        self.partitions: dict[TopicPartitionKey, Partition] = {}
+        self.partitions: WalkableDict[TopicPartitionKey, Partition] = WalkableDict()
         self.by_topic_id: dict[tuple[Uuid, int], Partition] = {}
         self.generation = 0
         self.controller_epoch = 0
@@ -328,7 +329,7 @@ class ReplicaManager:
         """Configure the logs of these topics, a step for each partition, and make produce routes void that were made
         under other settings. Replicas that are not served now are included: what retention may delete on a full disk,
         where they are suspended, is decided by these settings."""
-        for topic, index in list(self.partitions):
+        for (topic, index), _ in self.partitions.walk():
             if topic in topics and (log := self._logs.get(topic, index)) is not None:
                 log.configure(self._topic_config(topic))
             yield

@@ -20,6 +20,7 @@ from gregor.storage.folders.checkpoints import (
 
 if TYPE_CHECKING:
     from gregor.protocol.turns import Steps
+    from gregor.protocol.walkable_dict import WalkableDict
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.log.log import Log
 
@@ -60,7 +61,7 @@ def keep(key: TopicPartition, log: Log, folder: DataFolder) -> None:
 def gather(
     names: Sequence[str],
     folders: Sequence[DataFolder],
-    logs: Mapping[TopicPartition, Log],
+    logs: WalkableDict[TopicPartition, Log],
     homes: Mapping[TopicPartition, DataFolder],
     unserved: Collection[TopicPartition],
 ) -> Steps[dict[str, Offsets]]:
@@ -68,8 +69,11 @@ def gather(
     between two steps: a removed one is not in the result, one that has replaced it is, a new one may be missing. The
     entries of `unserved` partitions, which have no log, are kept."""
     found: dict[DataFolder, dict[str, Offsets]] = {folder: {name: {} for name in names} for folder in folders}
-    seen = list(logs.items())
-    for count, (key, log) in enumerate(seen, 1):
+    seen: list[tuple[TopicPartition, Log]] = []
+    changes = logs.changes
+    for count, entry in enumerate(logs.walk(), 1):
+        key, log = entry
+        seen.append(entry)
         home = homes.get(key)
         if home in found:
             for name, offsets in found[home].items():
@@ -87,6 +91,8 @@ def gather(
                 offsets.update((key, kept[key]) for key in held[begin : begin + ITEMS_PER_STEP] if key in kept)
                 yield None
             contents[f"{folder.path}/{name}"] = offsets
+    if logs.changes == changes:
+        return contents
     for key in [key for key, log in seen if logs.get(key) is not log]:
         for offsets in contents.values():
             offsets.pop(key, None)

@@ -7,12 +7,14 @@ Where many partitions are created, a thread makes their folders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.protocol.ids import ZERO_UUID, Uuid
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.walkable_dict import WalkableDict
 from gregor.storage.folders.identity import PARTITION_METADATA_FILE, format_partition_metadata
 from gregor.storage.folders.names import folder_name
 from gregor.storage.log.epochs import FILE_NAME as EPOCHS_FILE
@@ -20,7 +22,6 @@ from gregor.storage.log.epochs import format_epochs
 from gregor.storage.segment.segment import make_empty_files
 
 if TYPE_CHECKING:
-    from gregor.protocol.topic_partition import TopicPartition
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.fs.files import Files
     from gregor.storage.log.log import Log
@@ -34,13 +35,37 @@ class PendingFolder(NamedTuple):
     unchecked_bytes: int
 
 
+class ServedLogs(WalkableDict[TopicPartition, "Log"]):
+    """The logs that are served. The flusher of each marks it here when a check of flushes has to visit it: of thousands
+    of logs, most need none for hours."""
+
+    __slots__ = ("_marked",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._marked: set[TopicPartition] = set()
+
+    def __setitem__(self, key: TopicPartition, log: Log) -> None:
+        super().__setitem__(key, log)
+        log.flusher.mark_in(self._marked, key)
+
+    def marked(self) -> Iterator[Log]:
+        """Yield the logs that are marked now. A mark ends here when its reason has ended, or the log is gone."""
+        for key in list(self._marked):
+            log = self.get(key)
+            if log is not None and log.flusher.needs_check:
+                yield log
+            else:
+                self._marked.discard(key)
+
+
 class LogTable:
     """A partition is in one of `logs`, `pending` and `failed`; of all but the pending ones `homes` has the folder."""
 
     __slots__ = ("failed", "high_watermarks", "homes", "logs", "pending", "unlinkable")
 
     def __init__(self) -> None:
-        self.logs: dict[TopicPartition, Log] = {}
+        self.logs = ServedLogs()
         self.pending: dict[TopicPartition, PendingFolder] = {}
         self.failed: dict[TopicPartition, Exception] = {}
         self.homes: dict[TopicPartition, DataFolder] = {}

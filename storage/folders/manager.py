@@ -230,7 +230,7 @@ class LogManager:
     def describe(self) -> Iterator[tuple[str, str, int, int, int, bool]]:
         """Yield of each log: data folder, topic, partition, bytes, the number of offsets that it is behind its high
         watermark, and whether it is the copy of a move. Logs may be added and removed between two steps."""
-        for key, log in list(self.logs.items()):
+        for key, log in self.logs.walk():
             home = self._table.homes.get(key)
             if home is not None:
                 behind = max(log.high_watermark - log.log_end_offset, 0)
@@ -377,7 +377,7 @@ class LogManager:
 
     def prefetching_ages(self, now_ms: int) -> Steps[None]:
         """Fetch the ages of segments before a `retention_pass`, which then reads nothing."""
-        for count, log in enumerate(list(self.logs.values()), 1):
+        for count, (_, log) in enumerate(self.logs.walk(), 1):
             if not log.work.cleaning and not log.offline:
                 yield from log.prefetching(partial(log.retention.due_count, now_ms, waits_for_disk=False))
             if not count % ITEMS_PER_STEP:
@@ -389,9 +389,9 @@ class LogManager:
         """Apply retention to one log a step; yields the paths that are to be unlinked, and after how many ms
         (file.delete.delay.ms). A log that fails is skipped with an error in the broker's log, one that is not served is
         skipped silently."""
-        for key, log in list(self.logs.items()):
-            if self.logs.get(key) is not log or not is_served(*key):
-                continue  # moved or removed meanwhile
+        for key, log in self.logs.walk():
+            if not is_served(*key):
+                continue
             try:
                 paths = log.retention.delete_due(now_ms)
             except KafkaError as error:

@@ -20,6 +20,7 @@ from gregor.storage.log.state import NEVER
 
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
+    from gregor.protocol.topic_partition import TopicPartition
     from gregor.storage.fs.files import File, Files
     from gregor.storage.log.epochs import LeaderEpochs
     from gregor.storage.log.state import LogHealth, LogOffsets, Segments
@@ -145,6 +146,8 @@ class Flusher:
         "_config",
         "_epochs",
         "_health",
+        "_key",
+        "_marked",
         "_offsets",
         "_producers",
         "_rolled_offset",
@@ -172,6 +175,8 @@ class Flusher:
         self._rolled_offset = -1
         """Base offset of the active segment since a roll that no flush has followed, else -1."""
         self.last_flush_ms = now_ms
+        self._marked: set[TopicPartition] | None = None
+        self._key: TopicPartition | None = None
         self.is_truncated = False
         """Truncated, and not synced since: until then a power cut may restore the removed batches, in front of those
         that were written since, or in place of them."""
@@ -180,6 +185,22 @@ class Flusher:
     def configure(self, config: LogConfig) -> None:
         self._config = config
         self._set_flushes_soon()
+
+    def mark_in(self, marked: set[TopicPartition], key: TopicPartition) -> None:
+        """Add `key` to `marked` now and later, whenever the log begins to need a check (`needs_check`)."""
+        self._marked, self._key = marked, key
+        if self.needs_check:
+            self.mark()
+
+    def mark(self) -> None:
+        """Have the next check of flushes visit this log."""
+        if self._marked is not None and self._key is not None:
+            self._marked.add(self._key)
+
+    @property
+    def needs_check(self) -> bool:
+        """A flush may be due, or a checkpoint has to withdraw the recovery point."""
+        return self.flushes_soon or self._offsets.recovery_point_fell
 
     def _set_flushes_soon(self) -> None:
         config = self._config
@@ -192,12 +213,15 @@ class Flusher:
         )
         """False if only the log end offset can make the log due for a flush. That holds for most logs most of the time,
         so that thousands of them need no check each second."""
+        if self.flushes_soon:
+            self.mark()
 
     def rolled(self, base_offset: int) -> None:
         """Note that a new segment begins at this offset."""
         self._rolled_offset = base_offset
         self._offsets.segment_began(base_offset)
         self.flushes_soon = True
+        self.mark()
 
     def truncated(self) -> None:
         self.is_truncated = True

@@ -152,6 +152,7 @@ class Truncation:
         segments.remove_from(kept)
 
     def _fail(self, error: OSError) -> NoReturn:
+        self._flusher.mark()  # the recovery point may have fallen
         self._health.take_offline(error)
         self._health.fail(error, "cannot truncate")
 

@@ -13,6 +13,7 @@ from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
+from gregor.protocol.walkable_dict import WalkableDict
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.storage.log.log import Log
 from tests.storage.logs import NOW_MS, batch, open_log
@@ -21,7 +22,7 @@ from tests.storage.memory_files import MemoryFiles
 
 def replicating(background: Background, partitions: list[Led] | None = None) -> Replicating:
     replicas: Any = SimpleNamespace(
-        partitions=dict(enumerate(partitions or [])), on_leadership=[], on_stopped=[], on_log_moved=[]
+        partitions=WalkableDict(enumerate(partitions or [])), on_leadership=[], on_stopped=[], on_log_moved=[]
     )
     config = BrokerConfig({"replica.lag.time.max.ms": "2", "replica.fetch.wait.max.ms": "1"})
 

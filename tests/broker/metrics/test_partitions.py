@@ -15,6 +15,7 @@ from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.partitions import PartitionLines
 from gregor.broker.metrics.table import FAMILIES
 from gregor.protocol.turns import run_all
+from gregor.protocol.walkable_dict import WalkableDict
 from gregor.replication.partition.replica_manager import ReplicaManager
 from tests.broker.harness import batch, running
 from tests.replication.replicas import NOW, leader_of, state
@@ -79,7 +80,7 @@ def test_kept_lines_of_partitions_are_those_that_would_be_made_anew(tmp_path: Pa
 
 def test_replicas_that_a_reassignment_is_adding_are_not_missing() -> None:
     partition = leader_of(open_log(MemoryFiles()), [0, 1])
-    replicas: Any = SimpleNamespace(partitions={("t", 0): partition})
+    replicas: Any = SimpleNamespace(partitions=WalkableDict([(("t", 0), partition)]))
     lines = PartitionLines(replicas)
 
     def values() -> tuple[str, str, str, str, int]:

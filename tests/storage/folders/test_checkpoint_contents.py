@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gregor.protocol.turns import run_all
+from gregor.protocol.walkable_dict import WalkableDict
 from gregor.storage.folders import checkpoint_contents
 from gregor.storage.folders.checkpoint_contents import gather
 from gregor.storage.folders.checkpoints import (
@@ -39,9 +40,13 @@ def log(number: int, *, start: int = 0, cleaned: int | None = None) -> Any:
     )
 
 
+def served(logs: dict[tuple[str, int], Any]) -> Any:
+    return WalkableDict(logs.items())
+
+
 def test_every_file_has_its_offset() -> None:
     one, other = Folder("/one"), Folder("/other")
-    logs = {("a", 0): log(10), ("a", 1): log(20, start=5), ("b", 0): log(30, cleaned=7)}
+    logs = served({("a", 0): log(10), ("a", 1): log(20, start=5), ("b", 0): log(30, cleaned=7)})
     homes: Any = {("a", 0): one, ("a", 1): one, ("b", 0): other}
     folders: Any = [one, other]
     assert run_all(gather(ALL, folders, logs, homes, [])) == {
@@ -54,13 +59,13 @@ def test_every_file_has_its_offset() -> None:
         f"/other/{LOG_START_OFFSET_FILE}": {},
         f"/other/{CLEANER_OFFSET_FILE}": {("b", 0): 7},
     }
-    kept = run_all(gather(ALL[:3], folders, {}, {}, [("kept", 0), ("unknown", 0)]))
+    kept = run_all(gather(ALL[:3], folders, served({}), {}, [("kept", 0), ("unknown", 0)]))
     assert [kept[f"/one/{name}"] for name in ALL[:3]] == [{("kept", 0): number} for number in (1, 2, 3)]
 
 
 def test_a_folder_that_is_not_asked_for_is_left_out() -> None:
     one, failed = Folder("/one"), Folder("/failed")
-    logs, homes = {("a", 0): log(1), ("b", 0): log(2)}, {("a", 0): one, ("b", 0): failed}
+    logs, homes = served({("a", 0): log(1), ("b", 0): log(2)}), {("a", 0): one, ("b", 0): failed}
     arguments: Any = ([HIGH_WATERMARK_FILE], [one], logs, homes, [])
     assert run_all(gather(*arguments)) == {f"/one/{HIGH_WATERMARK_FILE}": {("a", 0): 1}}
 
@@ -68,7 +73,7 @@ def test_a_folder_that_is_not_asked_for_is_left_out() -> None:
 def test_what_goes_meanwhile_leaves_no_offset_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_contents, "ITEMS_PER_STEP", 1)
     folder = Folder("/one")
-    logs = {("a", index): log(index) for index in range(4)}
+    logs = served({("a", index): log(index) for index in range(4)})
     homes = dict.fromkeys(logs, folder)
     arguments: Any = ([HIGH_WATERMARK_FILE], [folder], logs, homes, [])
     steps = gather(*arguments)

@@ -1,4 +1,6 @@
-"""NewFolders: folders that are made in advance, on a thread, for logs that are about to be created."""
+"""The table of logs: those that are marked for a check of flushes; and NewFolders: folders that are made in advance, on
+a thread, for logs that are about to be created.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,16 @@ from typing import Any
 
 import pytest
 
+from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import ZERO_UUID, uuid_from_text
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import run_all
 from gregor.storage.folders.log_table import NewPartition
 from gregor.storage.folders.manager import LogManager
+from gregor.storage.log import truncate
 from gregor.storage.log.log import Log
 from tests.storage.folders.test_manager import SMALL_SEGMENTS, new_manager, started
-from tests.storage.logs import NOW_MS, batch
+from tests.storage.logs import NOW_MS, batch, log_config, sequenced
 from tests.storage.memory_files import MemoryFiles
 
 TOPIC_ID = uuid_from_text("ST_DYboMSwu29fD6Z_eltQ")
@@ -166,3 +170,60 @@ def test_log_that_is_created_while_a_thread_makes_and_removes_folders_keeps_its_
     for log in logs:
         log.append_as_leader(batch(1), 0, NOW_MS)
         assert log.log_end_offset == 1
+
+
+def marked(manager: LogManager) -> list[int]:
+    return [log.partition for log in manager.logs.marked()]
+
+
+def fill(log: Log) -> None:
+    for sequence in range(6):
+        log.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS)
+
+
+def test_a_log_is_marked_for_the_check_of_flushes_until_none_is_needed() -> None:
+    manager = new_manager(MemoryFiles(), "/data", "/more")
+    logs = create(manager, 0)
+    for log in logs:
+        fill(log)
+        log.flusher.flush(NOW_MS)
+    assert marked(manager) == []
+    logs[1].roll(NOW_MS)
+    logs[2].configure(log_config(flush_ms=1000))
+    logs[3].truncate_to(4)
+    assert sorted(marked(manager)) == [1, 2, 3]
+    for log in logs:
+        log.flusher.flush(NOW_MS)
+    assert sorted(marked(manager)) == [2, 3], "flush.ms stays; a checkpoint has to withdraw the recovery point of 3"
+    assert logs[3].offsets.acknowledge_lower_recovery_point()
+    logs[2].configure(log_config())
+    assert marked(manager) == []
+
+
+def test_a_truncation_that_fails_leaves_a_mark() -> None:
+    """Its recovery point may have fallen: a checkpoint must not keep the one from before."""
+    files = MemoryFiles()
+    manager = new_manager(files, "/data", "/more")
+    log = create(manager, 0)[1]
+    fill(log)
+    log.flusher.flush(NOW_MS)
+    assert marked(manager) == []
+
+    def failing(*_arguments: object, **_more: object) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(truncate, "replay_producers", failing)
+        with pytest.raises(KafkaError):
+            log.truncate_to(4)
+    assert log.offsets.recovery_point_fell
+    assert marked(manager) == [1]
+
+
+def test_a_log_is_marked_from_the_moment_it_is_served() -> None:
+    files = MemoryFiles()
+    manager = new_manager(files, "/data", "/more")
+    manager.get_or_create("t", 0, TOPIC_ID, log_config(flush_ms=1000))
+    assert marked(manager) == [0]
+    manager.remove("t", 0)
+    assert marked(manager) == []
