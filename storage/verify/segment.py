@@ -18,13 +18,14 @@ it appends together.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.protocol.records.batch import MAX_PLAIN_BYTES, CorruptBatch, RecordBatch
+from gregor.storage.log.state import NEVER
 from gregor.storage.segment.batches import (
     LENGTH_OVERHEAD,
     NO_TIMESTAMP,
@@ -248,7 +249,7 @@ def verify_segment(
     closed = expected.next_base is not None
     offsets = _OffsetEntries(segment.offset_index, found, end_position > 0, expected.growing or expected.may_have_room)
     times = _TimeEntries(segment.time_index, found, end_position > 0, expected.growing or expected.may_have_room)
-    epochs = _Epochs(segment.log.path, expected, found, last_epoch)
+    epochs = _Epochs(segment, expected, found, last_epoch)
     producers = expected.producers
     position = reported = batches = 0
     next_offset, latest = segment.base_offset, NO_TIMESTAMP
@@ -266,7 +267,7 @@ def verify_segment(
             offsets.at(batch.position, last_offset)
         if last_offset >= times.next_offset:
             times.at(last_offset, latest)
-        if batch.leader_epoch != epochs.last_epoch:
+        if batch.leader_epoch != epochs.last_epoch or batch.base_offset >= epochs.next_offset:
             epochs.begins(batch.leader_epoch, batch.base_offset)
         if last_offset in producers and batch.producer_id >= 0:
             _compare_producer(producers[last_offset], batch, found)
@@ -299,22 +300,25 @@ def verify_segment(
 class _Epochs:
     """Compares the leader epochs of batches with each other and with leader-epoch-checkpoint."""
 
-    def __init__(self, path: str, expected: Expected, found: Callable[[Finding], None], last_epoch: int) -> None:
+    def __init__(self, segment: Segment, expected: Expected, found: Callable[[Finding], None], last_epoch: int) -> None:
         self.last_epoch = last_epoch
-        self._path = path
+        self._path = segment.log.path
         self._expected = expected
-        self._start_offsets = [offset for _, offset in expected.epochs]
+        self._start_offsets = [*(offset for _, offset in expected.epochs), NEVER]
+        self.next_offset = self._start_offsets[bisect_left(self._start_offsets, segment.base_offset)]
+        """From here on, the file has another epoch than for the batches before."""
         self._found = found
         self._reported = 0
 
     def begins(self, epoch: int, base_offset: int) -> None:
-        """Compare a batch that has another epoch than the one before it."""
+        """Compare a batch that has another epoch than the one before it, or should have by the file."""
         if epoch < self.last_epoch:
             self._note(
                 Finding(self._path, f"leader epoch {epoch} at offset {base_offset} follows {self.last_epoch}", COPY)
             )
         self.last_epoch = epoch
         slot = bisect_right(self._start_offsets, base_offset) - 1
+        self.next_offset = self._start_offsets[slot + 1]
         recorded = self._expected.epochs[slot][0] if slot >= 0 else None
         start_offset = self._expected.log_start_offset
         forgotten = recorded is None and (start_offset is None or base_offset < start_offset)

@@ -128,6 +128,7 @@ def snapshot_of_the_end() -> str:
 
 
 EPOCHS = f"{PARTITION}/leader-epoch-checkpoint"
+FIRST_OF_EPOCH_1 = next(batch.position for batch in iter_batches(CLEAN[LOGS[1]]) if batch.leader_epoch == 1)
 
 ONE_WRONG: dict[str, tuple[Damage, str, str]] = {
     # the change to the folder, the file that the finding names, its text
@@ -145,6 +146,11 @@ ONE_WRONG: dict[str, tuple[Damage, str, str]] = {
         "reaches into the next segment",
     ),
     "leader epoch of a batch": (change(LOGS[2], renamed_epoch), EPOCHS, "is of leader epoch 9, the file has 1"),
+    "first batch of an epoch": (
+        change(LOGS[1], lambda data: put(data, ">i", FIRST_OF_EPOCH_1 + 12, 0)),
+        EPOCHS,
+        "offset 40 is of leader epoch 0, the file has 1",
+    ),
     "epochs file": (change(EPOCHS, lambda data: b"0\n1\n0 7\n"), EPOCHS, "is of leader epoch 0, the file has None"),
     "epochs order": (change(EPOCHS, lambda data: b"0\n2\n1 0\n0 7\n"), EPOCHS, "follows epoch 1"),
     "epochs text": (change(EPOCHS, lambda data: b"hello"), EPOCHS, "not a leader epoch checkpoint"),
@@ -419,7 +425,7 @@ def without_markers(content: dict[str, bytes]) -> None:
 @pytest.mark.parametrize(
     ("names", "remedy"),
     [
-        (["leader epoch of a batch", "epochs file", "epochs order"], marked_damaged),
+        (["leader epoch of a batch", "first batch of an epoch", "epochs file", "epochs order"], marked_damaged),
         (["epochs text", "no index", "snapshot checksum", "index size"], lambda content: None),
         (["index offset", "index position", "index order", "index beyond", "time", "last time"], without_indexes),
         (["snapshot contents"], without_snapshot),
