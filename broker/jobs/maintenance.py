@@ -179,7 +179,8 @@ class Maintenance:
     async def checkpoint_high_watermarks(self) -> None:
         """Write the checkpoints of high watermarks."""
         plan = await self._background.run_steps(self._logs.checkpoints.high_watermarks())
-        self._logs.report(await self._background.run(plan))
+        if plan is not None:
+            self._logs.report(await self._background.run(plan))
 
     async def checkpoint(self) -> None:
         """Write the checkpoints of recovery points and log start offsets."""

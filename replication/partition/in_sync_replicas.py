@@ -240,5 +240,5 @@ class InSyncReplicas:
                 new = position
         if new <= offsets.high_watermark:
             return False
-        offsets.high_watermark = new
+        offsets.set_high_watermark(new)
         return True

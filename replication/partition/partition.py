@@ -163,7 +163,10 @@ class Partition:
         if self._sole_leader:
             log = self.log
             info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)  # type: ignore[union-attr]
-            log.offsets.high_watermark = log.offsets.log_end_offset  # type: ignore[union-attr]
+            offsets = log.offsets  # type: ignore[union-attr]
+            offsets.high_watermark = offsets.log_end_offset
+            if not offsets.is_moved:
+                offsets.note_move()
             traffic = self.traffic
             traffic.produce_requests += 1
             traffic.messages_in += info.last_offset - info.first_offset + 1
@@ -325,7 +328,9 @@ class Partition:
             log.append_as_follower(records, now_ms)
             self.traffic.replication_bytes_in += len(records)
         before = offsets.high_watermark, offsets.log_start_offset
-        offsets.high_watermark = min(max(leader_high_watermark, offsets.log_start_offset), offsets.log_end_offset)
+        new = min(max(leader_high_watermark, offsets.log_start_offset), offsets.log_end_offset)
+        if new != offsets.high_watermark:
+            offsets.set_high_watermark(new)
         start_offset = min(leader_log_start_offset, offsets.high_watermark)
         if start_offset > offsets.log_start_offset:
             log.retention.advance_log_start_offset(start_offset)

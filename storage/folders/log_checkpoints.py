@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gregor.protocol.turns import run_all
@@ -40,6 +41,8 @@ class LogCheckpoints:
         self._files = files
         self._order = CheckpointOrder()
         self._removals = 0
+        self._moves_written = False
+        """The last plan of high watermarks has written them."""
         self._unsynced_paths: list[str] = []
         self._unsynced_folders: set[str] = set()
         self.stale_keys: set[TopicPartition] = set()
@@ -66,8 +69,21 @@ class LogCheckpoints:
         """Gather recovery points and log start offsets."""
         return self._plan(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
 
-    def high_watermarks(self) -> Steps[Write]:
-        return self._plan(HIGH_WATERMARK_FILE)
+    def high_watermarks(self) -> Steps[Write | None]:
+        """Gather the high watermarks. None if none has moved since their last checkpoint: a broker without traffic
+        visits no log."""
+        logs = self._table.logs
+        others = self._moves.under_way or self._unsynced_paths or self._unsynced_folders
+        if self._moves_written and not logs.moved and not others:
+            return None
+        self._moves_written = False
+        yield from logs.acknowledge_moves()
+        return partial(self._write_moves, (yield from self._plan(HIGH_WATERMARK_FILE)))
+
+    def _write_moves(self, write: Write) -> dict[str, OSError]:
+        errors = write()
+        self._moves_written = not errors
+        return errors
 
     def log_starts(self) -> Write:
         """Gather the log start offsets alone, to be written without a wait for the disk."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import ITEMS_PER_STEP
 from gregor.protocol.walkable_dict import WalkableDict
 from gregor.storage.folders.identity import PARTITION_METADATA_FILE, format_partition_metadata
 from gregor.storage.folders.names import folder_name
@@ -22,6 +23,7 @@ from gregor.storage.log.epochs import format_epochs
 from gregor.storage.segment.segment import make_empty_files
 
 if TYPE_CHECKING:
+    from gregor.protocol.turns import Steps
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.fs.files import Files
     from gregor.storage.log.log import Log
@@ -37,17 +39,23 @@ class PendingFolder(NamedTuple):
 
 class ServedLogs(WalkableDict[TopicPartition, "Log"]):
     """The logs that are served. The flusher of each marks it here when a check of flushes has to visit it: of thousands
-    of logs, most need none for hours."""
+    of logs, most need none for hours. Likewise `moved` has those whose high watermark no checkpoint has."""
 
-    __slots__ = ("_marked",)
+    __slots__ = ("_marked", "moved")
 
     def __init__(self) -> None:
         super().__init__()
         self._marked: set[TopicPartition] = set()
+        self.moved: set[TopicPartition] = set()
 
     def __setitem__(self, key: TopicPartition, log: Log) -> None:
         super().__setitem__(key, log)
         log.flusher.mark_in(self._marked, key)
+        log.offsets.note_moves_in(self.moved, key)
+
+    def __delitem__(self, key: TopicPartition) -> None:
+        super().__delitem__(key)
+        self.moved.add(key)
 
     def marked(self) -> Iterator[Log]:
         """Yield the logs that are marked now. A mark ends here when its reason has ended, or the log is gone."""
@@ -57,6 +65,14 @@ class ServedLogs(WalkableDict[TopicPartition, "Log"]):
                 yield log
             else:
                 self._marked.discard(key)
+
+    def acknowledge_moves(self) -> Steps[None]:
+        """Note that a checkpoint is about to get the present high watermarks."""
+        for count in range(len(self.moved)):
+            if (log := self.get(self.moved.pop())) is not None:
+                log.offsets.acknowledge_move()
+            if not count % ITEMS_PER_STEP:
+                yield None
 
 
 class LogTable:

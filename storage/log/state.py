@@ -15,6 +15,7 @@ from gregor.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
+    from gregor.protocol.topic_partition import TopicPartition
     from gregor.storage.fs.files import Files
 
 _log = logging.getLogger(__name__)
@@ -120,8 +121,11 @@ class LogOffsets:
     """log start offset <= high watermark <= log end offset; the recovery point lies somewhere below the end."""
 
     __slots__ = (
+        "_key",
+        "_moved",
         "cleaned_offset",
         "high_watermark",
+        "is_moved",
         "log_end_offset",
         "log_start_offset",
         "recovery_point",
@@ -133,6 +137,10 @@ class LogOffsets:
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
         """Set by the partition, which knows the replicas. Readers pass it as their upper offset; retention obeys it."""
+        self.is_moved = False
+        """The high watermark has moved since its checkpoint: who sets it calls `note_move` if that is not noted yet."""
+        self._moved: set[TopicPartition] | None = None
+        self._key: TopicPartition | None = None
         self.recovery_point = min(recovery_point, log_end_offset)
         """Everything below it was synced."""
         self.recovery_point_fell = False
@@ -145,9 +153,30 @@ class LogOffsets:
     def unflushed_messages(self) -> int:
         return self.log_end_offset - self.recovery_point
 
+    def note_moves_in(self, moved: set[TopicPartition], key: TopicPartition) -> None:
+        """Add `key` to `moved` now, as no checkpoint has this high watermark, and later when that moves."""
+        self._moved, self._key = moved, key
+        self.note_move()
+
+    def note_move(self) -> None:
+        """Note that the high watermark moves: the next checkpoint has to be written."""
+        self.is_moved = True
+        if self._moved is not None and self._key is not None:
+            self._moved.add(self._key)
+
+    def acknowledge_move(self) -> None:
+        """Note that a checkpoint gets the present high watermark."""
+        self.is_moved = False
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Move the high watermark, up or down."""
+        self.high_watermark = offset
+        if not self.is_moved:
+            self.note_move()
+
     def restore_high_watermark(self, offset: int) -> None:
         """Set the high watermark to that of a checkpoint, or to the nearest offset that the log holds."""
-        self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.set_high_watermark(min(max(offset, self.log_start_offset), self.log_end_offset))
 
     def acknowledge_lower_recovery_point(self) -> bool:
         """Return whether a truncation has lowered the recovery point since the last call: until the checkpoint is
@@ -161,7 +190,8 @@ class LogOffsets:
 
     def restart_at(self, offset: int) -> None:
         """Note that the log is empty, and begins at this offset."""
-        self.log_start_offset = self.log_end_offset = self.high_watermark = offset
+        self.log_start_offset = self.log_end_offset = offset
+        self.set_high_watermark(offset)
         self._lower_recovery_point(offset)
         self.recovery_point = offset
 
@@ -169,7 +199,7 @@ class LogOffsets:
         """Note that everything from this offset on was removed."""
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
-        self.high_watermark = min(self.high_watermark, offset)
+        self.set_high_watermark(min(self.high_watermark, offset))
         self._lower_recovery_point(offset)
 
     def _lower_recovery_point(self, offset: int) -> None:

@@ -26,6 +26,7 @@ class CountingLog:
     awaited: dict[int, tuple[int, int]] = field(default_factory=dict)
     led_since_ms: int | None = None
     configured: Any = None
+    is_moved: bool = False
 
     def configure(self, config: Any) -> None:
         self.configured = config
@@ -36,6 +37,13 @@ class CountingLog:
     def begin_to_lead(self, since_ms: int | None, *, knows_all: bool) -> None:
         self.awaited.clear()
         self.led_since_ms = since_ms
+
+    def note_move(self) -> None:
+        self.is_moved = True
+
+    def set_high_watermark(self, offset: int) -> None:
+        self.high_watermark = offset
+        self.is_moved = True
 
     def restore_high_watermark(self, offset: int) -> None:
         self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)

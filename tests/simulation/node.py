@@ -61,6 +61,7 @@ from tests.simulation.network import Network
 from tests.simulation.session_watchers import Note, SessionWatchers, Watcher
 from tests.simulation.virtual_time import wall_ms
 from tests.simulation.zookeeper import Ensemble, SimulatedStore
+from tests.storage.checkpoints import write_high_watermarks
 
 LISTENER = "PLAINTEXT"
 FLUSH_S = 2.0
@@ -355,7 +356,7 @@ class Node:
                     for path in log.retention.delete_due(self._clock_ms()):
                         self.files.unlink(path)
                 await self._checkpoint()
-            self.logs.report(run_all(self.logs.checkpoints.high_watermarks())())
+            self.logs.report(write_high_watermarks(self.logs) or {})
 
 
 class _NoTopics:

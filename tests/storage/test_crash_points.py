@@ -11,6 +11,7 @@ from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.turns import run_all
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.log.log import Log
+from tests.storage.checkpoints import write_high_watermarks
 from tests.storage.logs import NOW_MS, log_config, read_offsets, sequenced
 from tests.storage.memory_files import MemoryFiles
 
@@ -81,7 +82,7 @@ class Life:
         log.retention.advance_log_start_offset(4)
         for path in log.retention.delete_due(NOW_MS):
             self.files.unlink(path)
-        run_all(manager.checkpoints.high_watermarks())()
+        write_high_watermarks(manager)
         self.removed = True
         del self._logs["gone", 0]
         self.files.remove_directory(manager.remove("gone", 0))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.jobs.gc_policy import MANY_BLOCKS, GcPolicy
+from gregor.broker.jobs.gc_policy import MANY_BLOCKS, YOUNG_COLLECTIONS, YOUNG_OBJECTS, GcPolicy, most_new_objects
 from gregor.broker.net.connection import Connection
 from gregor.protocol.messages import ApiVersionsRequest, MetadataRequest
 from tests.broker.harness import Wire, running
@@ -19,12 +19,22 @@ class Process:
     def __init__(self) -> None:
         self.blocks = 100_000
         self.done: list[str] = []
+        self.measured = 0
+        self.counts = (0, 0, 0)
         self.policy = GcPolicy(
-            lambda: self.blocks, lambda: self.done.append("collect"), lambda: self.done.append("freeze")
+            self.count_blocks,
+            lambda: self.done.append("collect"),
+            lambda: self.done.append("freeze"),
+            lambda: self.counts,
         )
 
-    def after(self, growth: int) -> list[str]:
+    def count_blocks(self) -> int:
+        self.measured += 1
+        return self.blocks
+
+    def after(self, growth: int, counts: tuple[int, int, int] = (100, 1, 2)) -> list[str]:
         self.blocks += growth
+        self.counts = counts
         self.done.clear()
         self.policy.collect()
         return self.done
@@ -49,6 +59,32 @@ def test_few_new_objects_are_collected_and_many_are_frozen(process: Process) -> 
 def test_objects_that_are_freed_raise_no_limit(process: Process) -> None:
     assert process.after(-80_000) == ["collect"]
     assert process.after(MANY_BLOCKS + 1) == ["freeze"]
+
+
+def test_blocks_are_counted_when_there_may_be_many_new_objects(process: Process) -> None:
+    process.measured = 0
+    for _ in range(5):
+        assert process.after(10, (3_000, 0, 0)) == ["collect"]
+    assert process.measured == 0
+    assert process.after(10, (3_000, 1, 0)) == ["collect"]
+    assert process.measured == 1
+    assert process.after(10, (3_000, 0, 0)) == ["collect"], "the count has shown that few are left"
+    assert process.measured == 1
+    assert process.after(MANY_BLOCKS, (3_000, 0, 2)) == ["freeze"]
+
+
+def test_the_collector_makes_no_more_objects_than_it_says() -> None:
+    """What `GcPolicy` derives from the collector's own counts is no less than what was made."""
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, 1_000_000)
+    try:
+        made: list[list[int]] = []
+        for _ in range(9):
+            made += [[] for _ in range(7_001)]
+            assert len(made) <= most_new_objects(*gc.get_count()) < len(made) + 1000
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 @pytest.mark.parametrize("requests", [0, 1, 20])

@@ -15,10 +15,13 @@ from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import ZERO_UUID, uuid_from_text
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import run_all
+from gregor.storage.folders import checkpoint_contents, log_table
 from gregor.storage.folders.log_table import NewPartition
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.log import truncate
 from gregor.storage.log.log import Log
+from tests.replication.replicas import leader_of
+from tests.storage.checkpoints import write_high_watermarks
 from tests.storage.folders.test_manager import SMALL_SEGMENTS, new_manager, started
 from tests.storage.logs import NOW_MS, batch, log_config, sequenced
 from tests.storage.memory_files import MemoryFiles
@@ -172,6 +175,15 @@ def test_log_that_is_created_while_a_thread_makes_and_removes_folders_keeps_its_
         assert log.log_end_offset == 1
 
 
+def checkpoint(files: MemoryFiles) -> str:
+    """The lines of both folders."""
+    return "".join(files.read_bytes(f"{one}/replication-offset-checkpoint").decode() for one in ("/data", "/more"))
+
+
+def failing(*_arguments: object, **_more: object) -> None:
+    raise OSError(errno.EIO, "broken")
+
+
 def marked(manager: LogManager) -> list[int]:
     return [log.partition for log in manager.logs.marked()]
 
@@ -209,15 +221,67 @@ def test_a_truncation_that_fails_leaves_a_mark() -> None:
     log.flusher.flush(NOW_MS)
     assert marked(manager) == []
 
-    def failing(*_arguments: object, **_more: object) -> None:
-        raise OSError(errno.EIO, "broken")
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(truncate, "replay_producers", failing)
         with pytest.raises(KafkaError):
             log.truncate_to(4)
     assert log.offsets.recovery_point_fell
     assert marked(manager) == [1]
+
+
+def test_high_watermarks_are_written_when_one_has_moved() -> None:
+    files = MemoryFiles()
+    manager = new_manager(files, "/data", "/more")
+    logs = create(manager, 0)
+    assert write_high_watermarks(manager) == {}
+    assert write_high_watermarks(manager) is None
+    for log in logs:
+        fill(log)
+    assert write_high_watermarks(manager) is None, "an append moves none"
+    leader = leader_of(logs[1], [0])
+    leader.append(sequenced(7, 0, 6), NOW_MS, 1)
+    assert write_high_watermarks(manager) == {}
+    assert "t 1 7" in checkpoint(files)
+    logs[1].truncate_to(3)
+    assert write_high_watermarks(manager) == {}
+    assert "t 1 3" in checkpoint(files)
+    assert write_high_watermarks(manager) is None
+    manager.remove("t", 1)
+    assert write_high_watermarks(manager) == {}
+    assert "t 1 " not in checkpoint(files)
+    assert write_high_watermarks(manager) is None
+
+
+def test_high_watermarks_are_written_again_after_a_failure() -> None:
+    files = MemoryFiles()
+    manager = new_manager(files, "/data", "/more")
+    log = create(manager, 0)[0]
+    assert write_high_watermarks(manager) == {}
+    fill(log)
+    log.offsets.set_high_watermark(6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "write_atomically", failing)
+        assert write_high_watermarks(manager)
+    assert write_high_watermarks(manager) == {}
+    assert "t 0 6" in checkpoint(files)
+
+
+def test_a_move_between_the_steps_of_a_gathering_is_written_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (log_table, checkpoint_contents):
+        monkeypatch.setattr(module, "ITEMS_PER_STEP", 1)
+    files = MemoryFiles()
+    manager = new_manager(files, "/data", "/more")
+    logs = create(manager, 0)
+    steps = manager.checkpoints.high_watermarks()
+    for _ in range(COUNT + 3):
+        next(steps)  # all are acknowledged, and three are visited
+    for log in logs:
+        fill(log)
+        log.offsets.set_high_watermark(5)
+    write = run_all(steps)
+    assert write is not None and write() == {}
+    assert write_high_watermarks(manager) == {}
+    assert all(f"t {log.partition} 5" in checkpoint(files) for log in logs)
 
 
 def test_a_log_is_marked_from_the_moment_it_is_served() -> None:
