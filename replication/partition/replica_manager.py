@@ -14,8 +14,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 from gregor.protocol.topic_partition import TopicPartition, TopicPartitionKey
-from gregor.protocol.turns import Call, Steps
-from gregor.protocol.walkable_dict import WalkableDict
+from gregor.protocol.turns import Call, Steps, WalkableDict
 from gregor.replication.partition.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
 from gregor.replication.traffic import Traffic
 from gregor.storage.folders.log_table import NewPartition

@@ -19,8 +19,7 @@ from gregor.storage.folders.checkpoints import (
 )
 
 if TYPE_CHECKING:
-    from gregor.protocol.turns import Steps
-    from gregor.protocol.walkable_dict import WalkableDict
+    from gregor.protocol.turns import Steps, WalkableDict
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.log.log import Log
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.protocol.turns import ITEMS_PER_STEP
-from gregor.protocol.walkable_dict import WalkableDict
+from gregor.protocol.turns import ITEMS_PER_STEP, WalkableDict
 from gregor.storage.folders.identity import PARTITION_METADATA_FILE, format_partition_metadata
 from gregor.storage.folders.names import folder_name
 from gregor.storage.log.epochs import FILE_NAME as EPOCHS_FILE

@@ -138,7 +138,7 @@ class LogOffsets:
         self.high_watermark = log_start_offset
         """Set by the partition, which knows the replicas. Readers pass it as their upper offset; retention obeys it."""
         self.is_moved = False
-        """The high watermark has moved since its checkpoint: who sets it calls `note_move` if that is not noted yet."""
+        """Whether it is noted that the high watermark has moved since its checkpoint; `note_move` notes it."""
         self._moved: set[TopicPartition] | None = None
         self._key: TopicPartition | None = None
         self.recovery_point = min(recovery_point, log_end_offset)

@@ -13,7 +13,7 @@ from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
-from gregor.protocol.walkable_dict import WalkableDict
+from gregor.protocol.turns import WalkableDict
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.storage.log.log import Log
 from tests.storage.logs import NOW_MS, batch, open_log

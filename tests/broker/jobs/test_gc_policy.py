@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import gc
+import sys
 from pathlib import Path
 
 import pytest
 
-from gregor.broker.jobs.gc_policy import MANY_BLOCKS, YOUNG_COLLECTIONS, YOUNG_OBJECTS, GcPolicy, most_new_objects
+from gregor.broker.jobs.gc_policy import (
+    MANY_BYTES,
+    MANY_OBJECTS,
+    TOO_MANY_OBJECTS,
+    YOUNG_COLLECTIONS,
+    YOUNG_OBJECTS,
+    GcPolicy,
+    most_new_objects,
+    resident_bytes,
+)
 from gregor.broker.net.connection import Connection
 from gregor.protocol.messages import ApiVersionsRequest, MetadataRequest
 from tests.broker.harness import Wire, running
@@ -17,24 +27,19 @@ class Process:
     """The calls that the interpreter gets."""
 
     def __init__(self) -> None:
-        self.blocks = 100_000
-        self.done: list[str] = []
-        self.measured = 0
+        self.resident_bytes = 100_000_000
         self.counts = (0, 0, 0)
+        self.done: list[str] = []
         self.policy = GcPolicy(
-            self.count_blocks,
+            lambda: self.resident_bytes,
             lambda: self.done.append("collect"),
             lambda: self.done.append("freeze"),
             lambda: self.counts,
         )
 
-    def count_blocks(self) -> int:
-        self.measured += 1
-        return self.blocks
-
-    def after(self, growth: int, counts: tuple[int, int, int] = (100, 1, 2)) -> list[str]:
-        self.blocks += growth
-        self.counts = counts
+    def after(self, new_objects: int, growth_bytes: int = 0) -> list[str]:
+        self.resident_bytes += growth_bytes
+        self.counts = (new_objects, 0, 0)
         self.done.clear()
         self.policy.collect()
         return self.done
@@ -49,32 +54,42 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Process:
     return process
 
 
-def test_few_new_objects_are_collected_and_many_are_frozen(process: Process) -> None:
+def test_few_new_objects_are_collected_and_many_that_stay_are_frozen(process: Process) -> None:
     assert process.after(0) == ["collect"]
-    assert process.after(MANY_BLOCKS // 2) == ["collect"]
-    assert process.after(MANY_BLOCKS // 2 + 1) == ["freeze"]
-    assert process.after(MANY_BLOCKS // 2) == ["collect"]
+    assert process.after(100, 10 * MANY_BYTES) == ["collect"], "buffers have grown, not objects"
+    assert process.after(MANY_OBJECTS) == ["freeze"]
+    assert process.after(MANY_OBJECTS + 1, MANY_BYTES) == ["collect"]
+    assert process.after(1, 1) == ["freeze"], "in sum since the last time"
+    assert process.after(MANY_OBJECTS) == ["collect"]
 
 
-def test_objects_that_are_freed_raise_no_limit(process: Process) -> None:
-    assert process.after(-80_000) == ["collect"]
-    assert process.after(MANY_BLOCKS + 1) == ["freeze"]
+def test_objects_that_are_gone_again_are_not_frozen(process: Process) -> None:
+    """A garbage cycle among them would stay for good."""
+    for _ in range(20):
+        assert process.after(5 * MANY_OBJECTS, 1000) == ["collect"]
 
 
-def test_blocks_are_counted_when_there_may_be_many_new_objects(process: Process) -> None:
-    process.measured = 0
-    for _ in range(5):
-        assert process.after(10, (3_000, 0, 0)) == ["collect"]
-    assert process.measured == 0
-    assert process.after(10, (3_000, 1, 0)) == ["collect"]
-    assert process.measured == 1
-    assert process.after(10, (3_000, 0, 0)) == ["collect"], "the count has shown that few are left"
-    assert process.measured == 1
-    assert process.after(MANY_BLOCKS, (3_000, 0, 2)) == ["freeze"]
+def test_memory_that_is_freed_raises_no_limit(process: Process) -> None:
+    assert process.after(0, -10 * MANY_BYTES) == ["collect"]
+    assert process.after(MANY_OBJECTS + 1, MANY_BYTES + 1) == ["freeze"]
+
+
+def test_objects_in_the_room_of_others_are_frozen_when_they_are_far_too_many(process: Process) -> None:
+    assert process.after(TOO_MANY_OBJECTS) == ["collect"]
+    assert process.after(TOO_MANY_OBJECTS + 1) == ["freeze"]
+
+
+def test_the_memory_of_this_process_is_known() -> None:
+    before = resident_bytes()
+    if sys.platform == "linux":
+        assert before > 10_000_000
+    block = bytearray(b"x" * 32_000_000)
+    if sys.platform == "linux":
+        assert len(block) <= resident_bytes() - before + 4_000_000
 
 
 def test_the_collector_makes_no_more_objects_than_it_says() -> None:
-    """What `GcPolicy` derives from the collector's own counts is no less than what was made."""
+    """The bound by the collector's own counts is no less than the number that was made, and close to it."""
     thresholds = gc.get_threshold()
     gc.collect()
     gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, 1_000_000)

@@ -14,8 +14,7 @@ import pytest
 from gregor.broker.metrics.page import Page
 from gregor.broker.metrics.partitions import PartitionLines
 from gregor.broker.metrics.table import FAMILIES
-from gregor.protocol.turns import run_all
-from gregor.protocol.walkable_dict import WalkableDict
+from gregor.protocol.turns import WalkableDict, run_all
 from gregor.replication.partition.replica_manager import ReplicaManager
 from tests.broker.harness import batch, running
 from tests.replication.replicas import NOW, leader_of, state

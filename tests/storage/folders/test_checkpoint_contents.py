@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gregor.protocol.turns import run_all
-from gregor.protocol.walkable_dict import WalkableDict
+from gregor.protocol.turns import WalkableDict, run_all
 from gregor.storage.folders import checkpoint_contents
 from gregor.storage.folders.checkpoint_contents import gather
 from gregor.storage.folders.checkpoints import (
