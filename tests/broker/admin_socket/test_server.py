@@ -99,7 +99,8 @@ def test_a_partition_whose_topic_is_not_known_is_left_alone(harness: Harness) ->
     harness.create_topic("late", 2, cleanup_policy="compact", retention_bytes="0", internal_segment_bytes="500")
     for number in range(10):
         harness.produce("late", (b"key", b"%d" % number * 100), partition=1)  # type: ignore[arg-type]
-    assigned = replicas.partitions.pop(("late", 1))
+    assigned = replicas.partitions["late", 1]
+    del replicas.partitions["late", 1]
     segments = logs["late", 1].segments
     try:
         for command in ("compact", "retention"):
