@@ -35,6 +35,7 @@ from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import ProduceRequest, ProduceResponse, response_header_version
 from gregor.protocol.records.batch import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
 from gregor.protocol.topic_names import INTERNAL_TOPICS
+from gregor.protocol.turns import ITEMS_PER_STEP
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.outbound import Chunk
     from gregor.broker.quotas.quotas import ClientMeters, Quotas
     from gregor.protocol.ids import Uuid
+    from gregor.protocol.turns import Steps
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import AppendInfo
 
@@ -124,6 +126,14 @@ class _Route:
         self.waits = acks == -1 and not partition.commits_at_once
 
 
+def _free(routes: dict[bytes, _Route]) -> Steps[None]:
+    """Free the routes to thousands of partitions, which lasts 100 ms where memory is slow after a rest."""
+    while routes:
+        for _ in range(min(ITEMS_PER_STEP, len(routes))):
+            routes.popitem()
+        yield None
+
+
 class ProduceRoutes:
     """The routes of one connection.
 
@@ -179,8 +189,11 @@ class ProduceRoutes:
 
     def clear(self) -> None:
         """Remove all routes."""
-        self._broker.route_slots.release(len(self._routes))
-        self._routes.clear()
+        routes, self._routes = self._routes, {}
+        self._broker.route_slots.release(len(routes))
+        if len(routes) > ITEMS_PER_STEP:
+            background = self._broker.background
+            background.spawn(background.run_steps(_free(routes)))
         self._answers.clear()
         self._lengths.clear()
         self._prefix_bytes = self._unlearnt = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -206,6 +207,28 @@ def test_routes_are_counted_and_no_more_are_learnt_than_there_may_be(monkeypatch
     assert world.fast(frames[0], 12, 1) is None
     world.routes.clear()
     assert slots.used == 0
+
+
+def test_thousands_of_routes_are_freed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gregor.broker.net.produce_fast_path.ITEMS_PER_STEP", 2)
+    world, freed = World(), []
+    partitions = [weakref.ref(one) for one in world.partitions.values()]
+    world.broker.background = SimpleNamespace(spawn=freed.append, run_steps=lambda steps: steps)
+    frames = [request_frame(12, batch(), index=index) for index in range(4)]
+    for frame in frames:
+        world.learn(frame, 12)
+    for partition in world.partitions.values():
+        del partition.leadership  # a cycle
+    world.partitions.clear()
+    del partition
+    world.routes.close()
+    assert world.broker.route_slots.used == 0
+    assert [world.fast(frame, 12, 1) for frame in frames] == [None] * 4
+    (steps,) = freed
+    left = []
+    for _ in steps:
+        left.append(sum(one() is not None for one in partitions))
+    assert left == [2, 0]
 
 
 def test_many_lengths_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
