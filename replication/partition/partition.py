@@ -159,7 +159,8 @@ class Partition:
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS (acks=all and too few in sync, nothing
         written); and the errors of the log.
         """
-        # Hot path: one flag decides; nothing is allocated but what the log returns.
+        # Hot path: one flag decides; nothing is allocated but what the log returns. The flag implies a log, which an
+        # assertion for mypy would check again for each append; and the high watermark is set without another frame.
         if self._sole_leader:
             log = self.log
             info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)  # type: ignore[union-attr]
@@ -328,9 +329,7 @@ class Partition:
             log.append_as_follower(records, now_ms)
             self.traffic.replication_bytes_in += len(records)
         before = offsets.high_watermark, offsets.log_start_offset
-        new = min(max(leader_high_watermark, offsets.log_start_offset), offsets.log_end_offset)
-        if new != offsets.high_watermark:
-            offsets.set_high_watermark(new)
+        offsets.set_high_watermark(min(max(leader_high_watermark, offsets.log_start_offset), offsets.log_end_offset))
         start_offset = min(leader_log_start_offset, offsets.high_watermark)
         if start_offset > offsets.log_start_offset:
             log.retention.advance_log_start_offset(start_offset)

@@ -68,12 +68,10 @@ def gather(
     between two steps: a removed one is not in the result, one that has replaced it is, a new one may be missing. The
     entries of `unserved` partitions, which have no log, are kept."""
     found: dict[DataFolder, dict[str, Offsets]] = {folder: {name: {} for name in names} for folder in folders}
-    seen: list[Log] = []
-    keys: list[TopicPartition] = []
+    seen: dict[TopicPartition, Log] = {}
     changes = logs.changes
     for count, (key, log) in enumerate(logs.walk(), 1):
-        keys.append(key)
-        seen.append(log)
+        seen[key] = log
         home = homes.get(key)
         if home in found:
             for name, offsets in found[home].items():
@@ -93,7 +91,7 @@ def gather(
             contents[f"{folder.path}/{name}"] = offsets
     if logs.changes == changes:
         return contents
-    for key in [key for key, log in zip(keys, seen, strict=True) if logs.get(key) is not log]:
+    for key in [key for key, log in seen.items() if logs.get(key) is not log]:
         for offsets in contents.values():
             offsets.pop(key, None)
         if (home := homes.get(key)) in found:  # it is in another folder now, or has failed

@@ -169,10 +169,11 @@ class LogOffsets:
         self.is_moved = False
 
     def set_high_watermark(self, offset: int) -> None:
-        """Move the high watermark, up or down."""
-        self.high_watermark = offset
-        if not self.is_moved:
-            self.note_move()
+        """Move the high watermark, up or down; has no effect where it is there already."""
+        if offset != self.high_watermark:
+            self.high_watermark = offset
+            if not self.is_moved:
+                self.note_move()
 
     def restore_high_watermark(self, offset: int) -> None:
         """Set the high watermark to that of a checkpoint, or to the nearest offset that the log holds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
@@ -111,7 +112,7 @@ def test_walks_beside_changes_agree_with_a_plain_dict(seed: int) -> None:
     a key that was removed and set again may count as there."""
     chance = random.Random(seed)
     table, plain = filled(0), dict[int, str]()
-    walks: list[tuple[object, set[int], set[int]]] = []
+    walks: list[tuple[Iterator[tuple[int, str]], set[int], set[int]]] = []
     for step in range(400):
         key = chance.randrange(20)
         choice = chance.random()
@@ -122,18 +123,16 @@ def test_walks_beside_changes_agree_with_a_plain_dict(seed: int) -> None:
             for _, steady, _ in walks:
                 steady.discard(key)
         elif choice < 0.7:
-            walks.append((table.walk(), set(), set()))
-            first = next(walks[-1][0], None)  # type: ignore[call-overload]
-            walks[-1] = (walks[-1][0], set(plain), set())
+            walk = table.walk()
+            first = next(walk, None)  # from here on it knows its keys
             if first is None:
                 assert not plain
-                walks.pop()
             else:
                 assert plain[first[0]] == first[1]
-                walks[-1][2].add(first[0])
+                walks.append((walk, set(plain), {first[0]}))
         elif walks:
             walk, steady, seen = chance.choice(walks)
-            found = next(walk, None)  # type: ignore[call-overload]
+            found = next(walk, None)
             if found is None:
                 assert steady <= seen
                 walks = [one for one in walks if one[0] is not walk]
