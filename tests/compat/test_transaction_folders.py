@@ -89,6 +89,10 @@ class Client:
             consumer.close()
         return [value.decode().strip() for value in values if value is not None]
 
+    def until_visible(self, values: list[str]) -> None:
+        """Wait until exactly these are visible: a broker answers a commit before it writes the markers (KIP-98)."""
+        until(lambda: self.visible() == values, f"the visible records {values}")
+
     def knows_topic(self) -> bool:
         """Whether the broker knows the topic and its leader. A topic that it does not know is in the list, with an
         error."""
@@ -148,7 +152,7 @@ def test_folder_goes_there_and_back(zookeeper: ZooKeeper | None, tmp_path: pathl
     try:
         client = Client(kafka.bootstrap)
         fill(client)
-        assert client.visible() == below
+        client.until_visible(below)
         everything = client.visible("read_uncommitted")
         if end == "stopped":
             assert kafka.stop() in (0, 143)
@@ -164,14 +168,14 @@ def test_folder_goes_there_and_back(zookeeper: ZooKeeper | None, tmp_path: pathl
         with pytest.raises(KafkaException):
             client.committed()
         client.fence("left-long")
-        until(lambda: client.visible() == all_of_kafka, "the end of the transaction that timed out")
+        client.until_visible(all_of_kafka)
         until(lambda: client.has_committed(5), "the end of the pending offset")
         client.commit("kafka", records("third"), 8)
         client.abort("gregor", records("undone-by-gregor", ABORTED), 9)
         client.begin("left-by-gregor", LONG_MS, records("left-by-gregor"), 10)
         client.commit("gregor", records("behind-gregor"))
         here = all_of_kafka + records("third")
-        assert client.visible() == here
+        client.until_visible(here)
         everything = client.visible("read_uncommitted")
         if end == "killed":
             gregor.kill()
@@ -184,13 +188,13 @@ def test_folder_goes_there_and_back(zookeeper: ZooKeeper | None, tmp_path: pathl
         client = Client(kafka.bootstrap)
         until(client.knows_topic, "the topic's return")
         assert client.visible("read_uncommitted") == everything
-        assert client.visible() == here
+        client.until_visible(here)
         until(lambda: client.has_committed(8, stable=False), "the committed offset")
         client.fence("left-by-gregor")
-        until(lambda: client.visible() == here + records("behind-gregor"), "the end of gregor's transaction")
+        client.until_visible(here + records("behind-gregor"))
         until(lambda: client.has_committed(8), "the end of the pending offset")
         client.commit("gregor", records("last"), 11)
-        assert client.visible() == here + records("behind-gregor") + records("last")
+        client.until_visible(here + records("behind-gregor") + records("last"))
         until(lambda: client.has_committed(11), "the last offset")
         assert kafka.stop() in (0, 143)
         assert [line for line in kafka.complaints() if "ransaction" in line or "roducer" in line] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -26,6 +27,8 @@ log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=%p %c{1} %m%n
 """
 
+# The first check of the retention waits until the cleaner exists: a check that begins before and ends after it was made
+# fails with "Compaction ... cannot be resumed since it is not paused" (LogManager.startupWithConfigOverrides of 3.9).
 _COMMON = {
     "broker.id": "0",
     "offsets.topic.num.partitions": "3",
@@ -34,11 +37,14 @@ _COMMON = {
     "log.cleaner.backoff.ms": "100",
     "log.cleaner.dedupe.buffer.size": "4194304",
     "log.retention.check.interval.ms": "300",
-    "log.initial.task.delay.ms": "100",
+    "log.initial.task.delay.ms": "2000",
     "num.network.threads": "2",
     "num.io.threads": "2",
     "controlled.shutdown.max.retries": "1",
 }
+
+_ENTRY_START = re.compile(r"^(?=(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) )", re.MULTILINE)
+_TRACE_LINES = 12
 
 
 class Java:
@@ -132,5 +138,7 @@ class ApacheKafka(Java):
         return f"127.0.0.1:{self.port}"
 
     def complaints(self) -> list[str]:
-        """Return the log lines of level WARN or worse."""
-        return [line for line in self.log().splitlines() if line.startswith(("WARN", "ERROR", "FATAL"))]
+        """Return the log entries of level WARN or worse, each with the first lines of its stack trace."""
+        entries = _ENTRY_START.split(self.log())
+        found = [entry.splitlines() for entry in entries if entry.startswith(("WARN", "ERROR", "FATAL"))]
+        return ["\n".join(lines[:_TRACE_LINES]) for lines in found]
