@@ -174,7 +174,7 @@ def crash_and_come_back(cluster: MixedCluster, broker_id: int, load: NumberedLoa
     load.goes_on()
 
 
-@pytest.mark.by_day(1, group="mixed clusters")
+@pytest.mark.by_day(2, group="mixed clusters")
 def test_each_kind_as_controller(tmp_path: pathlib.Path) -> None:
     with MixedCluster(tmp_path, [KAFKA, GREGOR, GREGOR], SETTINGS) as cluster:
         cluster.start()

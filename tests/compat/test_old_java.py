@@ -20,7 +20,7 @@ from tests.compat.records import WAIT_S, until
 from tests.support.kafka import java_command, run_kafka_tool
 from tests.support.processes import ROOT
 
-pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(3, parameter="release")]
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(2, parameter="release")]
 
 RELEASES = ("0.10.0.1", "0.10.2.2", "1.1.1", "2.0.0", "2.8.2", "3.9.1")
 OLDEST = "0.8.2.2"

@@ -10,7 +10,7 @@ import pytest
 from tests.compat.cluster_load import NumberedLoad, Reader, check_replicas, commit, committed, create, wait_in_sync
 from tests.support.mixed_cluster import EARLIER, GREGOR, KAFKA, MixedCluster
 
-pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(1)]
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(2, group="mixed clusters")]
 
 TOPIC = "load"
 GROUP = "group"

@@ -100,7 +100,7 @@ def leader(cluster: MixedCluster, partition: int) -> int:
     return int(cluster.state(TOPIC, partition)["leader"])
 
 
-@pytest.mark.by_day(1, group="mixed clusters")
+@pytest.mark.by_day(2, group="mixed clusters")
 def test_leaders_users_and_rules_of_both_kinds(tmp_path: pathlib.Path, certificates: Certificates) -> None:
     secured = Secured(certificates, range(3), PASSWORDS)
     kinds = [KAFKA, GREGOR, GREGOR]

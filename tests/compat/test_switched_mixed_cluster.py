@@ -117,7 +117,7 @@ def committed(client: dict[str, str]) -> list[int]:
         consumer.close()
 
 
-@pytest.mark.by_day(1, group="mixed clusters")
+@pytest.mark.by_day(2, group="mixed clusters")
 def test_mixed_cluster_changes_to_sasl_ssl_and_to_rules(tmp_path: pathlib.Path, certificates: Certificates) -> None:
     secured = SecureListeners(certificates, IDS, PASSWORDS)
     client = secured.client("anna")

@@ -18,7 +18,7 @@ from tests.compat.exactly_once import WAIT_S, Copier, Work, is_commit, read_all
 from tests.compat.records import until
 from tests.support.wire import ask
 
-pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(3, parameter="kind")]
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(2, parameter="kind")]
 
 INPUTS = 60
 """Records for each input partition: enough that some transactions are aborted."""

@@ -20,7 +20,7 @@ from tests.compat.transaction_faults import (
 from tests.support.kafka_tools import KafkaTools
 from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
 
-pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(1)]
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.by_day(2, group="mixed clusters")]
 
 SETTINGS = {**CLUSTER_SETTINGS, "zookeeper.session.timeout.ms": "10000", "replica.lag.time.max.ms": "3000"}
 TRIED_IDS = 200

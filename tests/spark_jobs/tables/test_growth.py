@@ -19,7 +19,7 @@ from gregor.spark_jobs.tables.target import DELETE, OFFSET, PARTITION, TIMESTAMP
 from gregor.spark_jobs.tables.writer import TableWriter, reconcile
 from tests.spark_jobs.tables.sessions import delta_session
 
-pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.by_day(1)]
+pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.by_day(2, group="long jobs of Spark")]
 
 START_S = 1_700_000_000
 BEFORE, GROWN = 0, 1
