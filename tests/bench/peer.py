@@ -18,6 +18,9 @@ GROUP_SETTINGS = {
     "group.consumer.min.assignment.interval.ms": "0",
 }
 """Of both sides: what is measured is work, not waits that are the same for both."""
+SESSION_TIMEOUT_MS = 3_600_000
+"""The process is stopped by a signal while the other side is measured. With the default of 9 s the controller fences
+the broker when it runs again, and a topic that is created meanwhile is refused (INVALID_REPLICATION_FACTOR)."""
 
 
 class Peer:
@@ -38,7 +41,7 @@ class Peer:
             f"listeners=PLAINTEXT://127.0.0.1:{self.port},{encrypted}CONTROLLER://127.0.0.1:{controller}\n"
             "controller.listener.names=CONTROLLER\n"
             "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL\n"
-            f"log.dirs={self.data}\noffsets.topic.replication.factor=1\n"
+            f"log.dirs={self.data}\nbroker.session.timeout.ms={SESSION_TIMEOUT_MS}\noffsets.topic.replication.factor=1\n"
             "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
             + "".join(f"{key}={value}\n" for key, value in {**GROUP_SETTINGS, **(tls_settings or {})}.items())
         )
