@@ -205,13 +205,13 @@ class Side:
             self.cluster.brokers[killed].start(wait_until_ready=False)
         # Partitions that keep their leader wait until the dead follower is out of the in-sync replicas.
         kept = [
-            threading.Thread(target=self._write_all, args=(topic, {p for p in places if places[p] == port}))
+            threading.Thread(target=self.write_all, args=(topic, {p for p in places if places[p] == port}))
             for port in survivors
         ]
         if others:
 
             def write_beside() -> None:
-                self._write_all(beside, others)
+                self.write_all(beside, others)
                 others_s.append(time.monotonic() - begin)
 
             kept.append(threading.Thread(target=write_beside))
@@ -219,13 +219,15 @@ class Side:
             thread.start()
         led = {partition for partition in places if places[partition] == dead_port}
         # A broker that is back may lead again.
-        self._write_all(topic, led, -1 if restart else dead_port)
+        self.write_all(topic, led, -1 if restart else dead_port)
         for thread in kept:
             thread.join()
         end = time.monotonic()
         return Failover(killed_s, end - begin, end - (ended[0] if ended else end), sum(others_s))
 
-    def _write_all(self, topic: str, pending: set[int], dead_port: int = -1) -> None:
+    def write_all(self, topic: str, pending: set[int], dead_port: int = -1) -> None:
+        """Write a record to each of these partitions, of which the broker at `dead_port` leads none any more."""
+
         def attempt() -> bool:
             places = {p: port for p, port in self.leaders(topic).items() if p in pending and port != dead_port}
             pending.difference_update(self.write(topic, places))
