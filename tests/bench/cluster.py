@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from tests.bench import failover, memory, raw_load
+from tests.bench import failover, raw_load, rested_memory
 from tests.bench.cluster_side import Side
 from tests.support.mixed_cluster import GREGOR, KAFKA
 
@@ -256,7 +256,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # with an end to all brokers
     values: Values = {}
     most: Values = {}
-    memory.report()
+    rested_memory.report()
     often = [part for part in parts if part != "many" and part not in KILLS]
     try:
         for number in range(given.rounds if often else 0):

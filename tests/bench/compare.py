@@ -20,7 +20,7 @@ import tempfile
 import time
 from typing import NamedTuple
 
-from tests.bench import guards, memory
+from tests.bench import guards, rested_memory
 from tests.bench.chart import Row, chart
 from tests.bench.figures import Figure, allow_descriptors, memory_mb, stall_figures
 from tests.bench.loads import LOADS, Load, Runs, chosen
@@ -255,7 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.chart is None and not given.only and given.share == 1.0:
         given.chart = CHART
     allow_descriptors(DESCRIPTORS)
-    memory.report()
+    rested_memory.report()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-bench-"))
     try:
         values, figures = measure(folder, given)
@@ -266,7 +266,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("", table(values), *figures, sep="\n")
     if guarded:
         print("", table(guarded, "without"), *costs, sep="\n")
-    memory.report()
+    rested_memory.report()
     if given.chart is not None:
         given.chart.write_text(draw(values, given.rounds, datetime.date.today()))
         print(f"chart: {given.chart}")

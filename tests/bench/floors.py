@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from gregor.protocol.messages import FetchRequest
 from gregor.protocol.records.batch import build_batch
-from tests.bench import memory
+from tests.bench import rested_memory
 from tests.bench.figures import create_topics, processor_s, produce_request
 from tests.bench.floor_servers import FRAME, PLACE
 from tests.support.processes import BrokerProcess
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="cases whose name has this word")
     given = parser.parse_args()
-    memory.report()
+    rested_memory.report()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-floors-"))
     try:
         for case, kind, cost in run(folder, [case for case in CASES if given.only in case.name], given.rounds):

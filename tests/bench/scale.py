@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from gregor.broker.fetch.sessions import FetchContext, FetchSessions
 from gregor.protocol.messages import OffsetCommitRequest
 from gregor.replication.traffic import TopicTraffic
-from tests.bench import memory
+from tests.bench import rested_memory
 from tests.bench.figures import (
     Figure,
     Load,
@@ -343,7 +343,7 @@ def main() -> int:
         "others": lambda folder: others_served(folder, given.megabytes),
     }
     missed: list[Figure] = []
-    memory.report()
+    rested_memory.report()
     for name, part in parts.items():
         if given.only in (None, name):
             folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-scale-"))
@@ -352,7 +352,7 @@ def main() -> int:
                 report(part(folder), missed)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-    memory.report()
+    rested_memory.report()
     return int(bool(missed))
 
 

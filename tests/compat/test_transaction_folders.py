@@ -90,8 +90,15 @@ class Client:
         return [value.decode().strip() for value in values if value is not None]
 
     def until_visible(self, values: list[str]) -> None:
-        """Wait until exactly these are visible: a broker answers a commit before it writes the markers (KIP-98)."""
-        until(lambda: self.visible() == values, f"the visible records {values}")
+        """Wait until exactly these are visible, and nothing else before: a broker answers a commit before it writes the
+        markers (KIP-98)."""
+
+        def all_visible() -> bool:
+            found = self.visible()
+            assert found == values[: len(found)]
+            return len(found) == len(values)
+
+        until(all_visible, f"the visible records {values}")
 
     def knows_topic(self) -> bool:
         """Whether the broker knows the topic and its leader. A topic that it does not know is in the list, with an
@@ -152,7 +159,7 @@ def test_folder_goes_there_and_back(zookeeper: ZooKeeper | None, tmp_path: pathl
     try:
         client = Client(kafka.bootstrap)
         fill(client)
-        client.until_visible(below)
+        assert client.visible() == below
         everything = client.visible("read_uncommitted")
         if end == "stopped":
             assert kafka.stop() in (0, 143)
@@ -188,7 +195,7 @@ def test_folder_goes_there_and_back(zookeeper: ZooKeeper | None, tmp_path: pathl
         client = Client(kafka.bootstrap)
         until(client.knows_topic, "the topic's return")
         assert client.visible("read_uncommitted") == everything
-        client.until_visible(here)
+        assert client.visible() == here
         until(lambda: client.has_committed(8, stable=False), "the committed offset")
         client.fence("left-by-gregor")
         client.until_visible(here + records("behind-gregor"))

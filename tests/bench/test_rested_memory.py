@@ -1,6 +1,6 @@
 """The line about the speed of the machine's memory, and its remedy where that is slow."""
 
-from tests.bench.memory import SLOW_US, line, rested_page_us
+from tests.bench.rested_memory import SLOW_US, line, rested_page_us
 
 
 def test_the_time_of_a_page_is_measured() -> None:

@@ -1,4 +1,4 @@
-"""How fast the machine's memory is: a line of each benchmark, at its begin and at its end.
+"""How fast the machine's memory is: a line that benchmarks print.
 
 A page that a process has not touched for a second costs 0.2 us at the next access on an ordinary machine. On a virtual
 machine whose host withdraws memory at rest it may cost a hundred times as much, the more, the farther the machine's
@@ -19,14 +19,14 @@ _REMEDY = "as root: sync; echo 3 >/proc/sys/vm/drop_caches; echo 1 >/proc/sys/vm
 
 def rested_page_us(pages: int = _PAGES, rest_s: float = _REST_S) -> float:
     """Return the mean time to read a byte of each of so many pages after a rest."""
-    with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
-        positions = range(0, len(memory), mmap.PAGESIZE)
+    with mmap.mmap(-1, pages * mmap.PAGESIZE) as pages_at_rest:
+        positions = range(0, len(pages_at_rest), mmap.PAGESIZE)
         for position in positions:
-            memory[position] = 1
-        time.sleep(rest_s)
+            pages_at_rest[position] = 1
+        time.sleep(rest_s)  # what is measured: the host withdraws pages by its own clock
         begin_s = time.perf_counter()
         for position in positions:
-            memory[position]
+            pages_at_rest[position]
         return (time.perf_counter() - begin_s) / pages * 1e6
 
 
